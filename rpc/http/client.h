@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * http/client - HTTP/1.1 client on evhttp: a pool of keep-alive connections per address, one request in flight on each. A request
+ * that is cancelled closes its connection and that connection is never used again.
+ *
+ * Addresses are IP literals (resolving names would block the loop). TCP keepalive 1 s x 3 finds a silent cut.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "reactor/base/str.h"
+#include "reactor/op.h"
+
+struct http_client;
+struct log;
+struct loop;
+
+struct http_client_options {
+	struct log *log;           /* borrowed */
+	unsigned connections_max;  /* per address, over it requests wait in line (bounded by waiting_max); 0 = 64 */
+	unsigned waiting_max;      /* 0 = 1024 */
+	int64_t body_max;          /* of a response; 0 = 256 MiB */
+	int64_t connect_timeout_us; /* 0 = 2 s */
+};
+
+struct http_header {
+	const char *name, *value;
+};
+
+struct http_call {
+	const char *address; /* "IP:PORT" */
+	const char *method;  /* "GET" "POST" "PUT" "DELETE" */
+	const char *path;    /* with query */
+	const struct http_header *headers;
+	unsigned n_headers;
+	struct str body;     /* copied */
+	int64_t timeout_us;  /* whole call, waiting in line included */
+};
+
+enum http_failure {
+	HTTP_OK_REPLY, /* a whole reply came, whatever its status */
+	HTTP_REFUSED,  /* could not connect */
+	HTTP_TIMEOUT,
+	HTTP_BROKEN,   /* closed or garbled before the reply was whole */
+	HTTP_TOO_LARGE,
+};
+
+struct http_reply { /* borrowed for the callback */
+	enum http_failure failure;
+	int status;
+	struct str content_type;
+	struct str body;
+};
+
+typedef void http_reply_fn(void *arg, const struct http_reply *reply);
+
+struct http_client *http_client_new(struct loop *loop, const struct http_client_options *options) must_check;
+/* See reactor/op.h. -EAGAIN when the line is full, -EINVAL for a bad address. */
+int http_client_call(struct http_client *client, const struct http_call *call, http_reply_fn *cb, void *arg,
+	struct op **op) must_check;
+void http_client_free(struct http_client *client); /* cancels everything; NULL is fine */

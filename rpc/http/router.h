@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * http/router - a table of routes -> handlers: exact path segments and {name} parameters; the right 404 and 405 (with Allow). HEAD is served by GET's
+ * row. Dispatch by row: a new route is a row.
+ */
+#pragma once
+
+#include "rpc/http/server.h"
+
+#define ROUTE_PARAMS_MAX 4
+
+struct route_match {
+	struct str params[ROUTE_PARAMS_MAX]; /* in order of their {name}s, as sent, percent-decoding not applied */
+	void *arg;
+};
+
+struct route {
+	enum http_method method;
+	const char *path; /* "/api/v1/tasks/{id}" */
+	void (*handle)(const struct route_match *match, struct http_request *request);
+};
+
+/* Finds the row and calls it, or answers 404 "not_found" / 405 "method_not_allowed" as a problem document. */
+void router_dispatch(const struct route *routes, unsigned n, void *arg, struct http_request *request);
+/* Answers with a problem document (rpc/codec.h). */
+struct problem;
+void http_request_problem(struct http_request *request, const struct problem *problem);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * task - a submission as C structures, decoded from a client's JSON (short or full form) or from the stored document,
+ * which is the full form normalised: so there is one parser, and the executor reads what the client meant.
+ *
+ * Fields, limits and visibility come from fields.def. All structures live in one record (see codec.h).
+ */
+#pragma once
+
+#include "rpc/codec.h"
+#include "rpc/task/checker.h"
+#include "rpc/task/limits.h"
+#include "rpc/task/verdict.h"
+
+struct map;
+
+#define TASK_CASES_MAX 1000
+#define TASK_FILES_MAX 1000
+#define TASK_USER_MAX 64
+#define TASK_PRIORITY_MIN (-100)
+#define TASK_PRIORITY_MAX 100
+#define LANGUAGE_RAW "raw" /* what executors offer for tasks without a language */
+
+struct task_file {
+	struct str name; /* a valid bundle name */
+	struct str content;
+	bool executable;
+};
+
+struct task_compile {
+	struct str source;          /* absent, or the one source file of a language */
+	struct codec_list files;    /* struct task_file */
+	struct codec_list command;  /* struct str; empty = the profile's, or nothing to compile */
+	struct limits *limits;      /* NULL = defaults */
+};
+
+struct task_execute {
+	struct codec_list command; /* empty = the profile's */
+	struct str input, expected;
+	struct codec_list files;
+	struct limits *limits;
+};
+
+struct task_case {
+	struct str input, expected; /* expected absent = any output is right */
+	struct limits *limits;      /* over execute.limits, field by field */
+	int64_t points;
+};
+
+struct task_checker {
+	struct str kind;
+};
+
+struct task {
+	struct str user;     /* absent = "" */
+	int64_t priority;
+	struct codec_list labels; /* struct str */
+	struct str language; /* absent = raw commands */
+	struct task_compile *compile;
+	struct task_execute *execute;
+	struct codec_list cases; /* struct task_case; normalised: at least one */
+	struct task_checker *checker;
+	bool stop_on_failure;
+	/* the short form: only until normalised, then absent */
+	struct str source, input, expected;
+	struct limits *limits;
+};
+
+extern const struct codec_record task_record;
+
+/* Client's body -> normalised task. `languages` (name -> anything) is what exists, NULL = accept any name (executor, store).
+ * 0, or -EBADMSG with *problem: status 400 not JSON, wrong type, unknown field, both forms; 413 too large; 422 meaning: unknown
+ * language, missing source, empty command, limit out of range, blobs, archives, program checkers (not supported yet). */
+int task_parse(struct str body, const struct map *languages, struct record **out, struct problem *problem) must_check;
+/* The same from an already decoded subtree of a message (the stored document). */
+int task_parse_node(const struct json *node, struct record **out, struct problem *problem) must_check;
+/* The normalised full form: what the store keeps as `doc`. */
+void task_write(const struct task *task, struct buf *out);
+enum checker_kind task_checker_kind(const struct task *task);
+/* The language queue the task waits in: its language or LANGUAGE_RAW. */
+struct str task_queue(const struct task *task);

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# One executable a test file; a unit test links its folder's library and those left of it, no more.
+
+function(conclave_test name source library label timeout)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE ${library} PkgConfig::CMOCKA)
+  target_compile_definitions(${name} PRIVATE CONCLAVE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+    CONCLAVE_BIN_DIR="${CONCLAVE_BIN}")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
+  add_test(NAME ${label}/${name} COMMAND ${name})
+  set_tests_properties(${label}/${name} PROPERTIES LABELS ${label} TIMEOUT ${timeout})
+endfunction()
+
+# What more than one test needs (fakes, the in-process cluster).
+file(GLOB FAKES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/fake/*.c)
+if(FAKES)
+  add_library(conclave_fake STATIC ${FAKES})
+  target_link_libraries(conclave_fake PUBLIC conclave_roles)
+endif()
+
+foreach(folder reactor cfg proc rpc roles)
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/unit/${folder}/test_*.c)
+  foreach(source ${tests})
+    get_filename_component(name ${source} NAME_WE)
+    conclave_test(${name} ${source} conclave_${folder} unit 60)
+  endforeach()
+endforeach()
+
+foreach(ring contract cluster)
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/${ring}/test_*.c)
+  foreach(source ${tests})
+    get_filename_component(name ${source} NAME_WE)
+    conclave_test(${name} ${source} conclave_fake ${ring} 300)
+  endforeach()
+endforeach()
