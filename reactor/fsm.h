@@ -23,9 +23,11 @@ struct fsm;
 
 struct fsm_state {
 	const char *name;
-	/* Called on entry; returns FSM_WAIT or the next state. NULL = just wait. */
+	/* Called on entry; returns FSM_WAIT or the next state. NULL = just wait. Frees its owner, if at
+	 * all, with loop_free_later(). */
 	int (*enter)(void *owner);
-	/* Called deadline_us after entry if still there; NULL with deadline_us 0 = no deadline. */
+	/* Called deadline_us after entry if still there (once: it moves on or sets another deadline);
+	 * deadline_us 0 = none until fsm_set_deadline(). */
 	void (*on_deadline)(void *owner);
 	int64_t deadline_us;
 	uint64_t next; /* mask of FSM_BIT() of the legal next states; 0 = terminal */
@@ -34,8 +36,8 @@ struct fsm_state {
 struct fsm_table {
 	const char *machine; /* "task", "service": the log line's event */
 	const struct fsm_state *states;
-	int n_states; /* <= 64 */
-	enum log_level level;
+	int n_states;         /* <= 64 */
+	enum log_level level; /* of the transition lines; left out = LOG_DEBUG */
 };
 
 struct fsm {

@@ -38,14 +38,18 @@ struct loop *loop_new(const struct loop_options *options) must_check;
 /* Runs what is still deferred, then frees. Timers still armed are simply dropped. NULL is fine. */
 void loop_free(struct loop *loop);
 
-/* Runs turns until loop_stop(). */
+/* Runs turns until loop_stop(); returns at once when that came before. With a fake clock only descriptors
+ * and deferred work make progress here. */
 void loop_run(struct loop *loop);
 /* Ends loop_run() after the current turn. */
 void loop_stop(struct loop *loop);
-/* One turn: waits at most max_wait_us for something to happen (0 = only what is ready). */
+/* One turn: waits at most max_wait_us of real time for something to happen (0 = only what is ready; work
+ * already deferred or timers already due = no wait). Not from inside a callback. A fake loop that
+ * watches no descriptor does not wait. */
 void loop_turn(struct loop *loop, int64_t max_wait_us);
 
-/* CLOCK_BOOTTIME in us, sampled once a turn (fake: what advance made it; starts at 1 s). */
+/* CLOCK_BOOTTIME in us: one instant a turn, sampled when its first callback asks; outside a turn the
+ * clock itself (fake: what advance made it; starts at 1 s). */
 int64_t loop_now_us(const struct loop *loop);
 /* The same clock read afresh, for measuring inside a turn. */
 int64_t loop_now_exact_us(const struct loop *loop);
@@ -53,9 +57,10 @@ int64_t loop_now_exact_us(const struct loop *loop);
 int64_t loop_wall_us(const struct loop *loop);
 
 /* Fake clock: moves the time forward by us, firing each timer at its own moment in order, with deferred
- * work and ready descriptors handled between them. */
+ * work and ready descriptors handled before the first and after each. Not from inside a callback. */
 void loop_advance_us(struct loop *loop, int64_t us);
-/* Fake clock: jumps to the next timer and fires it; false when no timer is armed. */
+/* Fake clock: jumps to the next timer and fires it; false when no timer is armed (what was ready or
+ * deferred has been handled even then). */
 bool loop_advance_next(struct loop *loop);
 
 /* 64 random bits: from the kernel, or from the seed. */
@@ -71,6 +76,7 @@ struct defer {
 	defer_fn *fn;
 	void *arg;
 };
+/* An owner cancels its defers before it frees them. */
 void defer_init(struct defer *d, defer_fn *fn, void *arg);
 void loop_defer(struct loop *loop, struct defer *d);
 void defer_cancel(struct defer *d); /* harmless when not queued */
@@ -81,5 +87,6 @@ void loop_free_later(struct loop *loop, void (*fn)(void *), void *p);
 struct log *loop_log(const struct loop *loop); /* borrowed, may be NULL */
 void loop_get_stats(const struct loop *loop, struct loop_stats *out);
 
-/* libevent's base: only for reactor/ and rpc/http/. */
-struct event_base *loop_event_base(const struct loop *loop);
+/* libevent's base: only for reactor/ and rpc/http/. A fake loop makes it at the first call, and is cheap
+ * without. Never run it (event_base_loop, event_base_dispatch): loop_turn() does. */
+struct event_base *loop_event_base(struct loop *loop);

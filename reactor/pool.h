@@ -36,8 +36,11 @@ struct pool_job {
 
 /* Starts the workers and waits until each has run worker_init. */
 int pool_new(struct loop *loop, const struct pool_options *options, struct pool **out) must_check;
-/* 0, or POOL_E_FULL: nothing was taken; the caller answers "busy" or tries later. Never waits. */
+/* 0, or POOL_E_FULL (also while pool_free() runs): nothing was taken; the caller answers "busy" or tries
+ * later. Never waits. */
 int pool_submit(struct pool *pool, struct pool_job *job) must_check;
-/* Waits for all jobs (queued ones run too), calls their done(), ends the workers. NULL is fine. */
+/* Waits for all jobs (queued ones run too), calls their done(), ends the workers. NULL is fine; legal
+ * inside a done(). Blocks the loop for as long as the jobs take: for the end of a process only. */
 void pool_free(struct pool *pool);
-unsigned pool_queued(const struct pool *pool); /* waiting + running + completed but not yet done() */
+unsigned pool_queued(
+	const struct pool *pool); /* waiting + running + completed but not yet done() */

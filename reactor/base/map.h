@@ -44,4 +44,4 @@ static inline struct map_entry *map_entry_of(struct list *link)
 }
 
 /* map_each(it, m) { struct foo *f = map_entry_of(it)->value; ... } */
-#define map_each(it, m) list_each_safe(it, &(m)->order)
+#define map_each(it, m) list_each_safe (it, &(m)->order)
