@@ -25,7 +25,7 @@ enum cfg_type {
 	CFG_BOOL,     /* yes no true false on off */
 	CFG_DURATION, /* "250ms" "5s" "2m" "1h", kept in us; a unit is required unless 0 */
 	CFG_BYTES,    /* "64KiB" "256MiB" "1GiB" "100B", kept in bytes; a unit is required unless 0 */
-	CFG_ADDRESS,  /* IP:PORT or [IPV6]:PORT, or several by comma where the row says so */
+	CFG_ADDRESS,  /* IP:PORT or [IPV6]:PORT, or several by comma where the row says so; min: lowest port */
 	CFG_CHOICE,   /* one of the words in the row's unit column, "a|b|c" */
 };
 
@@ -52,9 +52,15 @@ struct cfg_errors {
 struct cfg *cfg_new(void) must_check; /* all defaults */
 void cfg_free(struct cfg *cfg);
 void cfg_errors_fini(struct cfg_errors *errors);
+/* One more problem, without a newline; roles add what no single row can check. The first 100 are kept. */
+void cfg_errors_add(struct cfg_errors *errors, const char *place, const char *fmt, ...) printf_like(3, 4);
 
-/* Each adds what is wrong to errors and takes what is right. */
+/* Each adds what is wrong to errors and takes what is right. A source never replaces a value of a stronger
+ * one, so the order of the calls does not matter. */
 void cfg_load_file(struct cfg *cfg, const char *path, struct cfg_errors *errors);
+/* A file's text that is in memory; `place` names it in errors. */
+void cfg_load_text(struct cfg *cfg, struct str text, const char *place, struct cfg_errors *errors);
+/* Every CONCLAVE_* name must be an option, but CONCLAVE_TEST_*. */
 void cfg_load_env(struct cfg *cfg, char **environ_list, struct cfg_errors *errors);
 /* Takes --section.key options out of argv (argc is lowered, order kept); leaves everything else. */
 void cfg_load_argv(struct cfg *cfg, int *argc, char **argv, struct cfg_errors *errors);
@@ -70,8 +76,14 @@ int64_t cfg_int(const struct cfg *cfg, enum cfg_option option);     /* int, byte
 bool cfg_bool(const struct cfg *cfg, enum cfg_option option);
 bool cfg_is_set(const struct cfg *cfg, enum cfg_option option); /* by a file, environment, argv or preset */
 
+/* SIGHUP: takes the CFG_RELOADABLE values of `fresh` (loaded from the same sources, without errors) and
+ * returns how many changed. Names of other options that differ are added to `ignored`, blanks between: they
+ * need a restart. Pointers from cfg_str() of what changed are gone. */
+unsigned cfg_reload(struct cfg *cfg, const struct cfg *fresh, struct buf *ignored);
+
 /* Writes the effective values of the options whose services mask meets `services` as a file that
- * cfg_load_file() reads back the same (mode 0600, written aside, fsynced and renamed). */
+ * cfg_load_file() reads back the same (mode 0600, written aside, fsynced and renamed). Values nobody has set
+ * stand there as comments. Blocks: for boot, before and between services. */
 int cfg_write_file(const struct cfg *cfg, const char *path, unsigned services) must_check;
 
 /* Documentation from the table: for --help, cfg/conf/ and the manual. */

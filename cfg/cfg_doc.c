@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table for people, three times: --help, a sample file, the manual. Every form shows section, key,
+ * default, range and prose of each row whose services meet the mask, in the table's order, so a new row is
+ * documented the moment it exists.
+ */
+#include "cfg/cfg_table.h"
+
+#define COLUMNS 96
+
+/* prose broken at blanks into lines of at most COLUMNS, each behind indent. */
+static void add_wrapped(struct buf *out, const char *indent, struct str prose)
+{
+	size_t room = COLUMNS - strlen(indent), used = 0;
+	struct str word;
+
+	while (str_cut(&prose, ' ', &word)) {
+		if (used > 0 && used + 1 + word.n > room) {
+			buf_add_char(out, '\n');
+			used = 0;
+		}
+		buf_add_str(out, used ? STR(" ") : str_from(indent));
+		buf_add_str(out, word);
+		used += word.n + (used > 0);
+	}
+	buf_add_char(out, '\n');
+}
+
+/* "0 to 256 tasks; default 0; SIGHUP reloads it" */
+static void add_facts(struct buf *out, const struct cfg_row *row)
+{
+	cfg_value_range(out, row);
+	if (row->type == CFG_STRING && row->flags & CFG_MANY)
+		buf_add_str(out, STR(", several by comma"));
+	buf_addf(out, "; default %s", row->def[0] ? row->def : "empty");
+	if (row->flags & CFG_RELOADABLE)
+		buf_add_str(out, STR("; SIGHUP reloads it"));
+	if (row->flags & CFG_SECRET)
+		buf_add_str(out, STR("; never printed"));
+}
+
+static void help_row(struct buf *out, const struct cfg_row *row, bool first unused)
+{
+	struct buf facts cleanup(buf_fini) = BUF_INIT;
+
+	add_facts(&facts, row);
+	buf_addf(out, "  --%s.%s=VALUE\n", row->section, row->key);
+	add_wrapped(out, "      ", str_from(row->prose));
+	buf_addf(out, "      (" STR_FMT ")\n", STR_ARG(buf_str(&facts)));
+}
+
+static void sample_row(struct buf *out, const struct cfg_row *row, bool first)
+{
+	struct buf facts cleanup(buf_fini) = BUF_INIT;
+
+	if (first)
+		buf_addf(out, "\n[%s]\n", row->section);
+	add_facts(&facts, row);
+	buf_add_char(out, '\n');
+	add_wrapped(out, "# ", str_from(row->prose));
+	buf_addf(out, "# (" STR_FMT ")\n#%s = ", STR_ARG(buf_str(&facts)), row->key);
+	cfg_value_write(out, row->def);
+	buf_add_char(out, '\n');
+}
+
+/* mdoc reads a line that starts with . or ' as a request, and \ as an escape everywhere. */
+static void add_mdoc(struct buf *out, struct str text)
+{
+	if (text.n > 0 && (text.p[0] == '.' || text.p[0] == '\''))
+		buf_add_str(out, STR("\\&"));
+	for (size_t i = 0; i < text.n; i++) {
+		if (text.p[i] == '\\')
+			buf_add_str(out, STR("\\e"));
+		else
+			buf_add_char(out, text.p[i]);
+	}
+	buf_add_char(out, '\n');
+}
+
+static void man_row(struct buf *out, const struct cfg_row *row, bool first unused)
+{
+	struct buf facts cleanup(buf_fini) = BUF_INIT;
+
+	buf_add_char(&facts, '(');
+	add_facts(&facts, row);
+	buf_add_char(&facts, ')');
+	buf_addf(out, ".It Cm %s.%s\n", row->section, row->key);
+	add_mdoc(out, str_from(row->prose));
+	buf_add_str(out, STR(".br\n"));
+	add_mdoc(out, buf_str(&facts));
+}
+
+static void each_row(struct buf *out, unsigned services,
+	void (*write)(struct buf *, const struct cfg_row *, bool first))
+{
+	const char *section = "";
+
+	for (size_t i = 0; i < OPT_N; i++) {
+		const struct cfg_row *row = &cfg_rows[i];
+
+		if (!(row->services & services))
+			continue;
+		write(out, row, strcmp(section, row->section) != 0);
+		section = row->section;
+	}
+}
+
+void cfg_doc_help(struct buf *out, unsigned services)
+{
+	each_row(out, services, help_row);
+}
+
+void cfg_doc_sample(struct buf *out, unsigned services)
+{
+	each_row(out, services, sample_row);
+}
+
+void cfg_doc_man(struct buf *out, unsigned services)
+{
+	buf_add_str(out, STR(".Bl -tag -width Ds\n"));
+	each_row(out, services, man_row);
+	buf_add_str(out, STR(".El\n"));
+}
