@@ -33,3 +33,11 @@ foreach(ring contract cluster)
     conclave_test(${name} ${source} conclave_fake ${ring} 300)
   endforeach()
 endforeach()
+
+# Lints: cheap, first.
+foreach(lint layers format rows)
+  add_test(NAME lint/${lint} COMMAND ${CMAKE_SOURCE_DIR}/test/lint/${lint})
+  set_tests_properties(lint/${lint} PROPERTIES LABELS lint TIMEOUT 60)
+endforeach()
+add_test(NAME lint/globals COMMAND ${CMAKE_SOURCE_DIR}/test/lint/globals ${CMAKE_BINARY_DIR})
+set_tests_properties(lint/globals PROPERTIES LABELS lint TIMEOUT 60)
