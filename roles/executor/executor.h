@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * executor - the executor's main: session (the report loop) + one task machine a task, on one loop. Nothing here is global:
+ * cluster tests run many on one loop with a fake box and the `loop` transport.
+ */
+#pragma once
+
+#include "proc/box/box.h"
+#include "reactor/base/map.h"
+#include "rpc/rpc_client.h"
+
+struct executor;
+
+enum executor_end {
+	EXECUTOR_DRAINED, /* after executor_drain(): every task is finished or handed back, every result accepted */
+	EXECUTOR_FENCED,  /* another process of this name registered, or we were declared dead: all tasks are killed and reaped */
+};
+
+struct executor_options {
+	const char *name;
+	unsigned slots;
+	bool alone;                   /* one task at a time, whatever slots says */
+	struct log *log;              /* borrowed */
+	struct transport *transport;  /* borrowed */
+	const char *judicators;       /* "a:1,b:2" */
+	struct box_host *box;         /* borrowed */
+	const struct map *languages;  /* borrowed: name -> struct language *, only those that work here */
+	struct str toolchains;        /* JSON object language -> version text, or absent */
+	int64_t wait_us;              /* long poll */
+	/* Once, from the loop; the executor may be freed inside. */
+	void (*on_end)(void *arg, enum executor_end end);
+	/* Tests: each transition of each task machine. May be NULL. */
+	void (*on_task_change)(void *arg, const char *id, int64_t attempt, const char *from, const char *to);
+	void *arg;
+};
+
+/* Starts reporting on the next turn. */
+struct executor *executor_new(struct loop *loop, const struct executor_options *options) must_check;
+/* Takes no more work, finishes what runs (until grace_us, then kills and hands back), keeps reporting until all results are
+ * accepted; then on_end(EXECUTOR_DRAINED). */
+void executor_drain(struct executor *executor, int64_t grace_us);
+/* Kills everything at once, no callback (a death, as far as others can see). NULL is fine. */
+void executor_free(struct executor *executor);
+
+/* For tests and status: tasks held now, and those whose program is running. */
+unsigned executor_held(const struct executor *executor);
+unsigned executor_running(const struct executor *executor);
+bool executor_runs(const struct executor *executor, const char *id); /* a program of this task is alive */
+int64_t executor_epoch(const struct executor *executor);
