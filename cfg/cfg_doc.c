@@ -58,7 +58,8 @@ static void sample_row(struct buf *out, const struct cfg_row *row, bool first)
 	add_facts(&facts, row);
 	buf_add_char(out, '\n');
 	add_wrapped(out, "# ", str_from(row->prose));
-	buf_addf(out, "# (" STR_FMT ")\n#%s = ", STR_ARG(buf_str(&facts)), row->key);
+	buf_addf(out, "# (" STR_FMT ")\n#%s =%s", STR_ARG(buf_str(&facts)), row->key,
+		row->def[0] ? " " : "");
 	cfg_value_write(out, row->def);
 	buf_add_char(out, '\n');
 }

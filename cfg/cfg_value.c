@@ -275,7 +275,8 @@ static bool refuse_unit(
 	const struct unit *guess = guess_unit(measure, written);
 
 	refuse(why, text, "is not ");
-	if (digits.n == 0 || digits.n > 18)
+	if (digits.n == 0 || digits.n > 18 ||
+		(written.n > 0 && !isalpha((unsigned char)written.p[0])))
 		buf_addf(why, "%s: write a whole number and a unit (%s)", measure->noun,
 			measure->units);
 	else if (guess)

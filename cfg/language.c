@@ -187,18 +187,16 @@ static void store_number(
 /* "2", "1.5" or "0.25", 0.1 to 20, as a percentage. */
 static bool parse_factor(struct str text, unsigned *percent)
 {
-	struct str rest = text, whole, part;
+	struct str part = text, whole;
 	int64_t ones, hundredths = 0;
 
-	if (!str_cut(&rest, '.', &whole) || !str_to_i64(whole, &ones) || ones < 0 || ones > 20)
+	if (memchr(text.p, '-', text.n) || !str_cut(&part, '.', &whole) ||
+		!str_to_i64(whole, &ones) || ones > 20)
 		return false;
-	if (rest.p) {
-		part = rest;
-		if (part.n < 1 || part.n > 2 || part.p[0] == '-' || !str_to_i64(part, &hundredths))
-			return false;
-		if (part.n == 1)
-			hundredths *= 10;
-	}
+	if (part.p && (part.n > 2 || !str_to_i64(part, &hundredths)))
+		return false;
+	if (part.n == 1)
+		hundredths *= 10;
 	ones = ones * 100 + hundredths;
 	if (ones < 10 || ones > 2000)
 		return false;
