@@ -40,8 +40,8 @@ static void copy_cut(char *to, size_t size, struct str text)
 	to[text.n] = '\0';
 }
 
-static void problem_vset(struct problem *problem, int status, const char *code, struct str pointer,
-	const char *fmt, va_list ap)
+static void printf_like(5, 0) problem_vset(struct problem *problem, int status, const char *code,
+	struct str pointer, const char *fmt, va_list ap)
 {
 	struct buf detail cleanup(buf_fini) = BUF_INIT;
 

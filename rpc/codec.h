@@ -44,9 +44,9 @@ enum codec_flag {
 	CODEC_REQUIRED = 1, /* absent is an error */
 	CODEC_NULLABLE = 2, /* null is as good as absent */
 	CODEC_OUTPUT = 4,   /* never accepted from a client */
-	CODEC_OMIT =
-		8, /* encoder leaves it out when it says nothing: false, the preset, an empty text or list; BYTES
-			      * only when absent, as no bytes are a value too */
+	/* The encoder leaves it out when it says nothing: false, the preset, an empty text or list; BYTES only when
+	 * absent, as no bytes are a value too. */
+	CODEC_OMIT = 8,
 	CODEC_DEPRECATED = 16,
 	CODEC_NULL_PRESET = 32, /* I64: the preset is null on the wire, both ways */
 };
@@ -83,9 +83,8 @@ struct codec_json {              /* one of the two is set; both absent = field a
 
 /* What is wrong with an input: becomes a problem document. */
 struct problem {
-	int status; /* HTTP status: 400, 413, 422 ... */
-	const char *
-		code; /* stable, literal: "unknown_field" "wrong_type" "out_of_range" "missing_field" "too_large" ... */
+	int status;        /* HTTP status: 400, 413, 422 ... */
+	const char *code;  /* stable, literal: "unknown_field" "wrong_type" "out_of_range" ... */
 	char pointer[256]; /* RFC 6901, "" = the whole */
 	char detail[256];  /* for people, says what would be right; valid UTF-8 */
 };

@@ -36,8 +36,8 @@ struct json_limits {   /* 0 = the default */
 };
 
 struct json_error {
-	const char *
-		code; /* literal: "json_syntax" "json_depth" "json_duplicate_key" "json_utf8" "json_too_large" */
+	/* literal: "json_syntax" "json_depth" "json_duplicate_key" "json_utf8" "json_too_large" */
+	const char *code;
 	size_t offset;    /* byte in the input where it was noticed */
 	char detail[160]; /* for people; valid UTF-8 */
 };
