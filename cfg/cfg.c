@@ -2,8 +2,8 @@
 /*
  * A cfg is one slot an option: the checked value and how strong its source is. It starts with the
  * defaults of options.def and every slot always holds a value that its row accepts, so reading cannot
- * fail. All sources go through cfg_put(): check, then replace if nothing stronger is there. The result therefore
- * does not depend on the order in which the sources are read.
+ * fail. All sources go through cfg_put(): check, then replace unless something stronger is there. The
+ * result therefore does not depend on the order in which the sources are read.
  */
 #include "cfg/cfg.h"
 

@@ -3,9 +3,9 @@
  * The two sources a process is started with. Both name an option in one word, section and key joined by
  * '.' (argv) or '_' (environment, upper case), so an unknown one is compared with all names.
  *
- * argv: only what looks like an option of this table (two dashes and a dot in the name) is taken out; the rest is
- * the program's. "--" ends the search, and a repeated option is no mistake: the last one counts, as shells'
- * users expect.
+ * argv: only what looks like an option of this table (two dashes, and a dot in the name) is taken out;
+ * the rest is the program's. "--" ends the search. A repeated option is no mistake: the last one
+ * counts, as users of shells expect.
  */
 #include <ctype.h>
 

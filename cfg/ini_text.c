@@ -2,8 +2,9 @@
 /*
  * inih keeps the section and splits lines; this file is the reader in front of it, and the only one that
  * includes <ini.h>. As packaged, inih cuts lines at 200 bytes without a word and then miscounts them,
- * takes " ;" inside a value for a comment, makes an indented line a second value of the key above,
- * and reports only the number of the first bad line. None of these can be switched off at run time. So:
+ * takes " ;" inside a value for a comment, makes an indented line a second value of the key above, does
+ * not tell the handler the line, and reports only the first bad line. Its settings are writable
+ * globals, which we leave alone. So:
  *
  *   text -> read_line(): counts, refuses, keeps the value -> "[section]\n" or "key=\n" -> inih
  *                                                                                          |

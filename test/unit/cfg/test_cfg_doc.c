@@ -111,12 +111,15 @@ struct conf {
 	struct conf_setting settings[8]; /* ends at the first without a value */
 };
 
+#define ON_ONE_MACHINE                                                                             \
+	"# On one machine with the other programs, each needs a boot.run_dir of its own.\n"
+
 static const struct conf confs[] = {
 	{
 		.file = "judicator.conf",
 		.header = "# judicator.conf - keeps the tasks: judicator -c judicator.conf\n"
 			  "# Without a cluster: one judicator at a fixed address that does the "
-			  "leader's duties.\n",
+			  "leader's duties.\n" ON_ONE_MACHINE,
 		.services = CFG_BOOT | CFG_JUDICATOR | CFG_ETCD | CFG_MONGODB,
 		.settings = {{OPT_etcd_enabled, "no"}, {OPT_judicator_address, "127.0.0.1:4000"},
 			{OPT_judicator_leading, "yes"}, {OPT_judicator_name, "j1"},
@@ -128,7 +131,7 @@ static const struct conf confs[] = {
 			"# executor.conf - compiles and runs the tasks: executor -c "
 			"executor.conf\n"
 			"# Without a cluster: the judicator is at a fixed address. Every executor "
-			"needs its own name.\n",
+			"needs its own name.\n" ON_ONE_MACHINE,
 		.services = CFG_BOOT | CFG_EXECUTOR | CFG_ETCD,
 		.settings = {{OPT_etcd_enabled, "no"}, {OPT_executor_name, "e1"},
 			{OPT_judicator_addresses, "127.0.0.1:4000"}},
@@ -137,7 +140,8 @@ static const struct conf confs[] = {
 		.file = "gateway.conf",
 		.header = "# gateway.conf - serves people and programs over HTTP: gateway -c "
 			  "gateway.conf\n"
-			  "# Without a cluster: the judicator is at a fixed address.\n",
+			  "# Without a cluster: the judicator is at a fixed "
+			  "address.\n" ON_ONE_MACHINE,
 		.services = CFG_BOOT | CFG_GATEWAY | CFG_ETCD,
 		.settings = {{OPT_etcd_enabled, "no"}, {OPT_gateway_addresses, "127.0.0.1:7000"},
 			{OPT_judicator_addresses, "127.0.0.1:4000"}},
