@@ -20,8 +20,8 @@ typedef void io_fn(void *arg, unsigned events);
 /* Watches fd (borrowed: close it yourself, after io_free) for the mask `events` (0 = paused). */
 struct io_watch *io_new(struct loop *loop, int fd, unsigned events, io_fn *fn, void *arg);
 void io_set(struct io_watch *w, unsigned events); /* changes the mask; 0 pauses */
-void io_free(
-	struct io_watch *w); /* NULL is fine; legal inside fn, which is then not called again */
+/* NULL is fine; legal inside fn, which is then not called again. */
+void io_free(struct io_watch *w);
 
 /* Line reader: owns fd, sets it non-blocking, calls on_line for each line (without its newline; a line
  * over max bytes comes in pieces with `whole` false for all but the last; one that EOF or an error cuts

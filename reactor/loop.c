@@ -369,7 +369,8 @@ static void turn_poll(struct loop *loop, int64_t max_wait_us)
 	if (due_us < until_us)
 		until_us = due_us;
 	if (until_us <= now_us || !deferred_is_empty(loop)) {
-		CHECK(event_base_loop(loop->base, EVLOOP_NONBLOCK) >= 0);
+		/* NONBLOCK alone polls again for as long as anything is ready. */
+		CHECK(event_base_loop(loop->base, EVLOOP_ONCE | EVLOOP_NONBLOCK) >= 0);
 		return;
 	}
 	alarm_set(loop, until_us);

@@ -27,8 +27,8 @@ void buf_add_str(struct buf *b, struct str s);
 void buf_add_char(struct buf *b, char c);
 void buf_addf(struct buf *b, const char *fmt, ...) printf_like(2, 3);
 void buf_vaddf(struct buf *b, const char *fmt, va_list ap) printf_like(2, 0);
-struct str buf_str(
-	const struct buf *b); /* borrowed until the next change; present even when empty */
+/* Borrowed until the next change; present even when empty. */
+struct str buf_str(const struct buf *b);
 /* Moves the memory out (never NULL, NUL-terminated; free() it) and leaves the buffer empty. */
 char *buf_take(struct buf *b);
 /* Drops the first n bytes. */

@@ -25,9 +25,9 @@ void *mem_alloc(size_t n)
 
 void *mem_array(size_t n, size_t size)
 {
-	if (n == 0 || size == 0)
-		return mem_alloc(0);
-	return mem_need(calloc(n, size)); /* calloc refuses a product that overflows */
+	size_t bytes;
+
+	return mem_need(__builtin_mul_overflow(n, size, &bytes) ? NULL : mem_alloc(bytes));
 }
 
 void *mem_resize(void *p, size_t n)
