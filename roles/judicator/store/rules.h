@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rules - the STORE part of the report protocol (rpc/README.md), written once, over rows.
+ *
+ * A backend gives access to its rows (struct rows_ops); the rules are plain synchronous functions over that. They know nothing of
+ * threads, transactions or callbacks: the caller runs each one alone and all or nothing. When a row operation fails, the rule stops
+ * where it is and returns that negative errno; the caller then takes back everything the rule wrote.
+ */
+#pragma once
+
+#include "roles/judicator/store/store.h"
+#include "rpc/task/verdict.h"
+
+struct buf;
+struct rows;
+
+#define ROWS_NONE 1 /* no such row */
+#define ROWS_LANGUAGE_MAX 32
+#define ROWS_USER_MAX 64
+#define ROWS_MESSAGE_MAX 160
+
+/* Where a task is. Exactly one: a task in the queue has no owner, a done one neither waits nor is owned. */
+enum rows_place { ROWS_DONE, ROWS_QUEUED, ROWS_OWNED };
+
+struct rows_executor {
+	char name[STORE_EXECUTOR_MAX + 1];
+	int64_t epoch, last_seq; /* last_seq need not be durable: 0 after a restart */
+	bool dead, hidden;
+};
+
+struct rows_task {
+	/* fixed when added */
+	struct id id;
+	int64_t add_us; /* unique in a store, increasing: the row's key and the last word in the queue's order */
+	int64_t priority;
+	char language[ROWS_LANGUAGE_MAX + 1];
+	char user[ROWS_USER_MAX + 1];
+	/* the rest is what task_put() writes */
+	enum rows_place place;
+	enum task_status status;
+	enum verdict verdict;
+	char executor[STORE_EXECUTOR_MAX + 1]; /* OWNED: the owner; DONE: who judged it, or "" */
+	int64_t epoch, assign_seq;             /* of the claim */
+	int64_t attempt, retries, case_no;
+	int64_t start_us, done_us; /* 0 = not yet */
+	char message[ROWS_MESSAGE_MAX];
+};
+
+struct rows_list {
+	struct rows_task *items;
+	size_t count, cap;
+};
+struct rows_task *rows_list_add(struct rows_list *list); /* the new, zeroed last item */
+void rows_list_fini(struct rows_list *list);
+
+/* Queue order: priority descending, then add_us, then id. */
+bool rows_task_before(const struct rows_task *a, const struct rows_task *b);
+
+/* Labels are kept joined, each with a NUL behind it (they have none inside). */
+bool rows_labels_next(struct str *rest, struct str *label); /* false at the end */
+
+enum rows_text { ROWS_DOC, ROWS_RESULT, ROWS_LABELS };
+
+/* Tasks in the order of adding, from the one behind after_us. */
+struct rows_walk {
+	int64_t after_us; /* exclusive; 0 ascending or INT64_MAX descending = from the beginning */
+	bool ascending;
+	struct str label; /* present: only tasks having it; the backend must see to it */
+	struct str user;  /* present: the backend may skip other users' tasks */
+	struct str status; /* present: the backend may skip tasks of another status */
+};
+typedef bool rows_visit_fn(void *arg, const struct rows_task *task); /* false ends the walk */
+typedef void rows_executor_fn(void *arg, const struct rows_executor *row, int64_t owned);
+
+/* Results: 0, ROWS_NONE where said, or negative errno. */
+struct rows_ops {
+	int (*executor_get)(struct rows *rows, struct str name, struct rows_executor *out); /* or NONE */
+	int (*executor_put)(struct rows *rows, const struct rows_executor *row);
+	int (*executor_seen)(struct rows *rows, const struct rows_executor *row); /* writes last_seq only */
+	int (*executor_each)(struct rows *rows, rows_executor_fn *visit, void *arg); /* by name */
+	int (*task_get)(struct rows *rows, const struct id *id, struct rows_task *out); /* or NONE */
+	int (*task_add)(struct rows *rows, const struct rows_task *task, struct str doc, struct str labels);
+	int (*task_put)(struct rows *rows, const struct rows_task *task);
+	/* Status and case of a claim for readers; need not be durable, need not be seen by the rules before the transaction ends. */
+	int (*task_progress)(struct rows *rows, const struct rows_task *task);
+	/* Appends the tasks owned by name under an epoch in [first, last], in any order. */
+	int (*owned)(struct rows *rows, struct str name, int64_t first, int64_t last, struct rows_list *out);
+	int (*head)(struct rows *rows, struct str language, struct rows_task *out); /* best waiting; or NONE */
+	/* Memory from the arena, or lent for as long as the answer lives. Absent when there is none. */
+	int (*text_get)(struct rows *rows, const struct rows_task *task, enum rows_text what, struct record *arena,
+		struct str *out);
+	int (*result_put)(struct rows *rows, const struct rows_task *task, struct str result);
+	int (*walk)(struct rows *rows, const struct rows_walk *walk, rows_visit_fn *visit, void *arg);
+	bool (*has_room)(struct rows *rows); /* for new tasks */
+};
+
+struct rows { /* first member of a backend's own structure */
+	const struct rows_ops *ops;
+	int64_t last_add_us; /* of all tasks ever added: the backend fills it when it opens */
+	int64_t queued;      /* tasks waiting: likewise; the backend puts it back when it takes an operation back */
+};
+
+/* What readers and waiting executors must hear of. */
+struct rules_changes {
+	struct id *ids; /* may repeat */
+	unsigned n_ids, cap_ids;
+	char (*languages)[ROWS_LANGUAGE_MAX + 1]; /* each once */
+	unsigned n_languages, cap_languages;
+};
+void rules_changes_fini(struct rules_changes *changes); /* idempotent */
+/* Calls on_changed if there is anything, and empties. */
+void rules_changes_deliver(struct rules_changes *changes, const struct store_options *options);
+
+/* The surroundings of one operation. */
+struct rules {
+	struct rows *rows;
+	int64_t max_retries;
+	int64_t now_us;                /* wall clock when the verb was called */
+	struct rules_changes *changes; /* NULL for reads */
+	struct record *arena;          /* memory of the answer */
+};
+
+/* All return an enum store_status, or a negative errno: take everything back. */
+int rules_add(struct rules *r, const struct msg_add_request *request, struct msg_add_reply *reply);
+int rules_cancel(struct rules *r, const struct id *id);
+int rules_register(struct rules *r, struct str name, int64_t base, struct msg_register_reply *reply);
+int rules_report(struct rules *r, const struct msg_report_request *request, enum report_mode mode,
+	struct store_report *out);
+int rules_undo(struct rules *r, const struct id *id, struct str name, int64_t epoch, int64_t attempt);
+int rules_lose(struct rules *r, struct str name, int64_t epoch, int64_t seq);
+int rules_drop(struct rules *r, struct str name);
+
+/* Reads (reads.c). */
+int reads_get(struct rules *r, const struct msg_get_request *request, struct msg_get_reply *reply);
+int reads_search(struct rules *r, const struct msg_search_request *request, struct msg_search_reply *reply);
+/* *list from the arena. */
+int reads_executors(struct rules *r, bool hidden_too, struct store_executor **list, unsigned *n);

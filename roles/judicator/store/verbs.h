@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbs - a call of a store's verb as an object, so that backends only say where and when it runs.
+ *
+ * The functions of struct store_ops make a verb_op and give it to the backend's submit(). The backend runs it (verb_run), on any
+ * thread, alone and all or nothing, later answers it on the loop (verb_answer), which frees it. Whoever runs an op may run it again
+ * after verb_reset(): what it did not keep, it did not do.
+ */
+#pragma once
+
+#include "reactor/base/list.h"
+#include "roles/judicator/store/rules.h"
+
+struct verb_op;
+
+/* What a verb needs of the rows. */
+enum verb_kind {
+	VERB_WRITES,
+	VERB_READS,   /* rows only: may run on another handle */
+	VERB_OBSERVES /* changes nothing, but looks at what only the writing side knows (last_seq, queued) */
+};
+
+struct verb {
+	const char *name;
+	enum verb_kind kind;
+	const struct codec_record *reply; /* whose arena the answer needs, or NULL */
+	int (*run)(struct rules *r, struct verb_op *op);
+	void (*answer)(const struct verb_op *op);
+};
+
+struct verb_op {
+	struct list link; /* the backend's */
+	const struct verb *verb;
+	int64_t now_us; /* wall clock at the call */
+	int status;     /* enum store_status once run */
+	struct record *arena;
+	/* inputs */
+	const void *request;
+	struct id id;
+	char executor[STORE_EXECUTOR_MAX + 1];
+	int64_t epoch, number; /* number: base, attempt or seq */
+	enum report_mode mode;
+	bool hidden_too;
+	/* the answer */
+	union {
+		struct msg_add_reply add;
+		struct msg_register_reply enroll;
+		struct store_report report;
+		struct msg_get_reply get;
+		struct msg_search_reply search;
+		struct {
+			struct store_executor *list;
+			unsigned n;
+		} executors;
+		int64_t pending;
+	} out;
+	/* whom to tell */
+	union {
+		store_add_fn *add;
+		store_done_fn *done;
+		store_register_fn *enroll;
+		store_report_fn *report;
+		store_get_fn *get;
+		store_search_fn *search;
+		store_executors_fn *executors;
+		store_count_fn *count;
+	} cb;
+	void *arg;
+};
+
+/* First member of each backend's structure. */
+struct verbs {
+	struct store store;
+	struct loop *loop;
+	struct store_options options;
+	void (*submit)(struct verbs *verbs, struct verb_op *op);
+};
+
+#define VERBS_OPS                                                                                  \
+	.add = verbs_add, .cancel = verbs_cancel, .enroll = verbs_enroll, .report = verbs_report,  \
+	.undo = verbs_undo, .lose = verbs_lose, .drop = verbs_drop, .executors = verbs_executors,  \
+	.get = verbs_get, .search = verbs_search, .pending = verbs_pending
+
+/* Runs the op; 0, or the negative errno of a row operation (the op is then reset and marked STORE_E_FAILED). */
+int verb_run(struct verb_op *op, struct rows *rows, int64_t max_retries, struct rules_changes *changes);
+/* As if never run, to be answered with status. */
+void verb_reset(struct verb_op *op, enum store_status status);
+/* Calls back and frees. */
+void verb_answer(struct verb_op *op);
+
+void verbs_add(struct store *store, const struct msg_add_request *request, store_add_fn *cb, void *arg);
+void verbs_cancel(struct store *store, struct id id, store_done_fn *cb, void *arg);
+void verbs_enroll(struct store *store, struct str executor, int64_t base, store_register_fn *cb, void *arg);
+void verbs_report(struct store *store, const struct msg_report_request *request, enum report_mode mode,
+	store_report_fn *cb, void *arg);
+void verbs_undo(struct store *store, struct id id, struct str executor, int64_t epoch, int64_t attempt,
+	store_done_fn *cb, void *arg);
+void verbs_lose(struct store *store, struct str executor, int64_t epoch, int64_t seq, store_done_fn *cb, void *arg);
+void verbs_drop(struct store *store, struct str executor, store_done_fn *cb, void *arg);
+void verbs_executors(struct store *store, bool hidden_too, store_executors_fn *cb, void *arg);
+void verbs_get(struct store *store, const struct msg_get_request *request, store_get_fn *cb, void *arg);
+void verbs_search(struct store *store, const struct msg_search_request *request, store_search_fn *cb, void *arg);
+void verbs_pending(struct store *store, store_count_fn *cb, void *arg);
