@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gateway - one web worker: the HTTP API for people and programs over the judicators' RPC. Stateless but for the clients that wait.
+ */
+#pragma once
+
+#include "reactor/base/map.h"
+#include "rpc/http/server.h"
+#include "rpc/rpc_client.h"
+
+struct gateway;
+
+struct gateway_options {
+	struct log *log;             /* borrowed */
+	struct transport *transport; /* borrowed */
+	const char *judicators;      /* "a:1,b:2" */
+	const char *addresses;       /* to serve at, by comma */
+	const char *hosts;           /* further names the Host header may carry, by comma */
+	const struct map *languages; /* borrowed: the profiles that exist (name -> struct language *) */
+	int64_t body_max;            /* bytes */
+	int64_t read_timeout_us;
+	int64_t wait_us;             /* longest hold of one get towards a judicator */
+};
+
+/* 0, or -errno (address in use: logged). */
+int gateway_new(struct loop *loop, const struct gateway_options *options, struct gateway **out) must_check;
+unsigned gateway_port(const struct gateway *gateway);
+/* Stops accepting, answers the waiters with what there is, then on_stopped once. */
+void gateway_stop(struct gateway *gateway, void (*on_stopped)(void *arg), void *arg);
+void gateway_free(struct gateway *gateway); /* NULL is fine */
