@@ -138,6 +138,8 @@ static void wrong_values_are_refused_with_what_would_be_right(void **state unuse
 		{&size, "64MB", "\"64MB\" is not a size: write 64MiB"},
 		{&size, "64k", "\"64k\" is not a size: write 64KiB"},
 		{&size, "2TiB", "\"2TiB\" is out of range: 0 to 1TiB"},
+		/* 2^64 + 2^40 bytes: must not wrap to the 1TiB that is allowed */
+		{&size, "16777217TiB", "\"16777217TiB\" is out of range: 0 to 1TiB"},
 		{&address, "", "is empty: write IP:PORT or [IPV6]:PORT"},
 		{&address, "127.0.0.1",
 			"\"127.0.0.1\" has no port: write 127.0.0.1:4000 or [::1]:4000"},
