@@ -22,7 +22,8 @@ struct output {
 	struct buf part;      /* the line so far */
 };
 
-void output_init(struct output *o, const char *service, struct log *log, int pass_fd, enum log_level level);
+void output_init(
+	struct output *o, const char *service, struct log *log, int pass_fd, enum log_level level);
 void output_fini(struct output *o); /* drops an unfinished line; idempotent */
 void output_add(struct output *o, struct str bytes);
 void output_end(struct output *o); /* EOF: logs what has no newline */
