@@ -238,8 +238,8 @@ int pool_new(struct loop *loop, const struct pool_options *options, struct pool 
 	error = workers_create(pool);
 	if (error)
 		error = err_origin(error);
-	else
-		error = workers_await(pool);
+	else if ((error = workers_await(pool)))
+		error = err_trace(error);
 	if (error) {
 		pool_free(pool);
 		return error;

@@ -5,7 +5,8 @@
  * control bytes that slipped past log_quote() are turned into '?'.
  *
  * The loop must not wait for its log. When the descriptor would block (a non-blocking pipe whose reader
- * is stuck) the line is lost, counted, and the next line that gets through ends with lost=N.
+ * is stuck) the line is lost, counted, and the next line that gets through ends with lost=N. A line longer
+ * than PIPE_BUF may be lost in the middle: the next one then starts with a newline of its own.
  *
  * A sink gets the line without its time: with a fake clock, two runs of one seed log the same bytes.
  */
@@ -29,6 +30,7 @@ struct log {
 	char *role;
 	enum log_level level;
 	uint64_t lost;
+	bool is_torn; /* the last byte written is not a newline */
 };
 
 static const char *const level_names[LOG_LEVEL_N] = {
@@ -89,10 +91,10 @@ bool log_is_on(const struct log *log, enum log_level level)
 	return log && level <= log->level;
 }
 
-static bool log_write(int fd, struct str line)
+static bool log_write(struct log *log, struct str line)
 {
 	while (line.n) {
-		ssize_t n = write(fd, line.p, line.n);
+		ssize_t n = write(log->fd, line.p, line.n);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -100,6 +102,7 @@ static bool log_write(int fd, struct str line)
 			return false;
 		line.p += n;
 		line.n -= (size_t)n;
+		log->is_torn = line.n > 0;
 	}
 	return true;
 }
@@ -116,7 +119,10 @@ static void log_emit(struct log *log, enum log_level level, struct buf *line)
 	if (log->lost)
 		buf_addf(line, " lost=%llu", (unsigned long long)log->lost);
 	buf_add_char(line, '\n');
-	log->lost = log_write(log->fd, buf_str(line)) ? 0 : log->lost + 1;
+	if ((!log->is_torn || log_write(log, STR("\n"))) && log_write(log, buf_str(line)))
+		log->lost = 0;
+	else
+		log->lost++;
 }
 
 void log_line(struct log *log, enum log_level level, const char *event, const char *fmt, ...)

@@ -194,6 +194,34 @@ static void test_full_pipe_loses_and_counts(void **state)
 	free(out);
 }
 
+/* A line of many pages that is cut off by a full pipe does not swallow the one behind it. */
+static void test_torn_line_is_ended(void **state)
+{
+	enum { LONG = 1 << 20 };
+	char *text = malloc(LONG + 1), *out = malloc(LONG);
+	int fds[2];
+	struct log *log;
+
+	assert_non_null(text);
+	assert_non_null(out);
+	memset(text, 'x', LONG);
+	text[LONG] = '\0';
+	assert_int_equal(pipe2(fds, O_NONBLOCK), 0);
+	log = log_new(fds[1], "r", LOG_INFO);
+	log_info(log, "long", "text=%s", text);
+	assert_true(drain(fds[0], out, LONG) > 4096);
+	assert_null(strchr(out, '\n'));
+	log_info(log, "next", "n=%d", 1);
+	drain(fds[0], out, LONG);
+	assert_memory_equal(out, "\nts=", 4);
+	assert_non_null(strstr(out, "event=next n=1 lost=1\n"));
+	log_free(log);
+	close(fds[0]);
+	close(fds[1]);
+	free(text);
+	free(out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,6 +233,7 @@ int main(void)
 		cmocka_unit_test(test_quote),
 		cmocka_unit_test(test_descriptor_line_has_time_and_newline),
 		cmocka_unit_test(test_full_pipe_loses_and_counts),
+		cmocka_unit_test(test_torn_line_is_ended),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

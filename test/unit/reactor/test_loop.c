@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loop: order within a turn, deferred work and frees, both clocks, chance, statistics. */
 #include <errno.h>
+#include <event2/event.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -487,6 +489,48 @@ static void test_slow_turns_are_logged_and_counted(void **state)
 	log_free(log);
 }
 
+static int64_t thread_cpu_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (int64_t)ts.tv_sec * US_PER_S + ts.tv_nsec / 1000;
+}
+
+static void on_raw_event(evutil_socket_t fd, short what, void *arg)
+{
+	int64_t end = thread_cpu_us() + 3000;
+
+	while (thread_cpu_us() < end)
+		;
+}
+
+/* rpc/http's callbacks come from libevent directly and may never ask for the time. */
+static void test_slow_callback_that_asks_no_time_is_counted(void **state)
+{
+	struct loop *loop = loop_new(&(struct loop_options){.slow_turn_us = 2000});
+	struct loop_stats stats;
+	struct event *event;
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	event = event_new(loop_event_base(loop), fds[1], EV_WRITE, on_raw_event, NULL);
+	assert_int_equal(event_add(event, NULL), 0);
+	loop_turn(loop, US_PER_S);
+	loop_get_stats(loop, &stats);
+	assert_int_equal(stats.slow_turns, 1);
+	event_free(event);
+	/* Waiting is not work. (One wait may be followed by a stretch without the CPU; not each.) */
+	for (unsigned i = 0; i < 10; i++)
+		loop_turn(loop, 3000);
+	loop_get_stats(loop, &stats);
+	assert_int_equal(stats.turns, 11);
+	assert_true(stats.slow_turns < 11);
+	close(fds[0]);
+	close(fds[1]);
+	loop_free(loop);
+}
+
 /* --- chance --- */
 
 static void test_seed_replays(void **state)
@@ -580,6 +624,7 @@ int main(void)
 		cmocka_unit_test(test_now_stands_still_within_a_turn),
 		cmocka_unit_test(test_turn_waits_no_longer_than_asked),
 		cmocka_unit_test(test_slow_turns_are_logged_and_counted),
+		cmocka_unit_test(test_slow_callback_that_asks_no_time_is_counted),
 		cmocka_unit_test(test_seed_replays),
 		cmocka_unit_test(test_random_below_is_uniform),
 		cmocka_unit_test(test_kernel_random),

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -389,6 +390,39 @@ static void test_loop_never_waits_for_a_job(void **state)
 	bench_fini(&b);
 }
 
+static void test_no_descriptor_left_fails_new(void **state)
+{
+	struct rlimit old, none;
+	struct bench b;
+
+	assert_int_equal(bench_init(&b, 1, 1, -1), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	none = (struct rlimit){3, old.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	pool_free(b.pool);
+	assert_int_equal(pool_new(b.loop, &(struct pool_options){.workers = 1}, &b.pool), -EMFILE);
+	assert_null(b.pool);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	bench_fini(&b);
+}
+
+/* A fake loop waits for real descriptors in real time, and its own time stands still meanwhile. */
+static void test_pool_on_a_fake_clock(void **state)
+{
+	struct bench b = {.loop_thread = pthread_self(), .init_error_at = -1};
+
+	b.loop = loop_new(&(struct loop_options){.fake_clock = true});
+	pthread_mutex_init(&b.gate.mutex, NULL);
+	pthread_cond_init(&b.gate.changed, NULL);
+	assert_int_equal(
+		pool_new(b.loop, &(struct pool_options){.workers = 1, .queue_max = 1}, &b.pool), 0);
+	assert_int_equal(submit(&b, 0, false), 0);
+	turn_until_done(&b, 1);
+	assert_int_equal(loop_now_us(b.loop), US_PER_S);
+	pool_free(b.pool);
+	bench_fini(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -403,6 +437,8 @@ int main(void)
 		cmocka_unit_test(test_submit_while_closing_is_refused),
 		cmocka_unit_test(test_workers_leave_signals_to_the_loop),
 		cmocka_unit_test(test_loop_never_waits_for_a_job),
+		cmocka_unit_test(test_no_descriptor_left_fails_new),
+		cmocka_unit_test(test_pool_on_a_fake_clock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
