@@ -57,7 +57,8 @@ int64_t loop_now_exact_us(const struct loop *loop);
 int64_t loop_wall_us(const struct loop *loop);
 
 /* Fake clock: moves the time forward by us, firing each timer at its own moment in order, with deferred
- * work and ready descriptors handled before the first and after each. Not from inside a callback. */
+ * work and ready descriptors handled before the first and after each. Not from inside a callback. A timer
+ * that re-arms itself with delay 0 must stop some time: the clock waits for it. */
 void loop_advance_us(struct loop *loop, int64_t us);
 /* Fake clock: jumps to the next timer and fires it; false when no timer is armed (what was ready or
  * deferred has been handled even then). */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * timer - one-shot timers on the loop's clock, kept in a heap of the loop (one libevent timer serves the
- * earliest). Embedded by value. Also: jitter and exponential backoff for retries.
+ * timer - one-shot timers on the loop's clock, kept in a heap of the loop (one timerfd serves the
+ * earliest, to some 30 us and never early). Embedded by value. Also: jitter and exponential backoff for
+ * retries.
  */
 #pragma once
 
@@ -22,9 +23,10 @@ struct timer {
 };
 
 void timer_init(struct timer *t, struct loop *loop, timer_fn *fn, void *arg);
-/* Arms (or re-arms) for delay_us from loop_now_us(); a negative delay counts as 0. Fires from the loop. */
+/* Arms (or re-arms) for delay_us from loop_now_us(); a negative delay counts as 0. Fires from the loop,
+ * and when armed by another timer's fn not before the next turn. fn may free the timer. */
 void timer_start(struct timer *t, int64_t delay_us);
-/* Arms for an absolute loop time. */
+/* Arms for an absolute loop time; one that has passed counts as now. */
 void timer_start_at(struct timer *t, int64_t at_us);
 /* Disarms; harmless when not armed. A stopped timer does not fire, even if due in this very turn. */
 void timer_stop(struct timer *t);
