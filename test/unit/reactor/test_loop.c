@@ -2,6 +2,7 @@
 /* loop: order within a turn, deferred work and frees, both clocks, chance, statistics. */
 #include <errno.h>
 #include <event2/event.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -146,6 +147,28 @@ static void test_defer_bound(void **state)
 	assert_int_equal(turns, 3);
 	assert_int_equal(a.freed_at, 250000);
 	loop_free(a.loop);
+}
+
+static void run_for_ever(void *arg)
+{
+	struct again *a = arg;
+
+	a->runs++;
+	loop_defer(a->loop, &a->defer);
+}
+
+/* Work without end and the free behind it are dropped in the end; the memory of both is not leaked. */
+static void test_free_of_loop_ends_endless_work(void **state)
+{
+	struct again a = {.loop = loop_new(&fake)};
+
+	defer_init(&a.defer, run_for_ever, &a);
+	loop_defer(a.loop, &a.defer);
+	loop_free_later(a.loop, note_free, &a);
+	loop_free(a.loop);
+	assert_true(a.runs > 100000);
+	assert_int_equal(a.freed_at, 0);
+	defer_cancel(&a.defer); /* harmless though the loop is gone */
 }
 
 struct mortal {
@@ -406,6 +429,50 @@ static void test_stop_ends_after_the_turn(void **state)
 	loop_free(s.loop);
 }
 
+static void on_ready_stop(void *arg, unsigned events)
+{
+	loop_stop(arg);
+}
+
+struct poke {
+	int fd;
+	pthread_t thread;
+};
+
+static void *poke_from_outside(void *arg)
+{
+	struct poke *p = arg;
+
+	return write(p->fd, "x", 1) == 1 ? p : NULL;
+}
+
+/* No timer at all: the wait has no end but the descriptor. A short wait before it leaves no alarm. */
+static void test_run_waits_for_a_descriptor_alone(void **state)
+{
+	struct loop *loop = loop_new(NULL);
+	struct loop_stats stats;
+	struct io_watch *w;
+	struct poke p;
+	int fds[2];
+	void *result;
+
+	assert_int_equal(pipe(fds), 0);
+	p.fd = fds[1];
+	w = io_new(loop, fds[0], IO_READ, on_ready_stop, loop);
+	loop_turn(loop, 1000);
+	loop_turn(loop, 100);
+	assert_int_equal(pthread_create(&p.thread, NULL, poke_from_outside, &p), 0);
+	loop_run(loop);
+	loop_get_stats(loop, &stats);
+	assert_int_equal(stats.turns, 3);
+	assert_int_equal(pthread_join(p.thread, &result), 0);
+	assert_ptr_equal(result, &p);
+	io_free(w);
+	close(fds[0]);
+	close(fds[1]);
+	loop_free(loop);
+}
+
 struct sample {
 	struct loop *loop;
 	int64_t first, second, exact;
@@ -614,6 +681,7 @@ int main(void)
 		cmocka_unit_test(test_defer_bound),
 		cmocka_unit_test(test_free_later_is_behind_deferred_work),
 		cmocka_unit_test(test_free_of_loop_runs_what_is_deferred),
+		cmocka_unit_test(test_free_of_loop_ends_endless_work),
 		cmocka_unit_test(test_advance_fires_each_at_its_moment),
 		cmocka_unit_test(test_advance_sees_timers_armed_on_the_way),
 		cmocka_unit_test(test_advance_next_settles_even_without_timers),
@@ -621,6 +689,7 @@ int main(void)
 		cmocka_unit_test(test_fake_loops_are_cheap_until_one_watches),
 		cmocka_unit_test(test_deferred_before_run_needs_no_event),
 		cmocka_unit_test(test_stop_ends_after_the_turn),
+		cmocka_unit_test(test_run_waits_for_a_descriptor_alone),
 		cmocka_unit_test(test_now_stands_still_within_a_turn),
 		cmocka_unit_test(test_turn_waits_no_longer_than_asked),
 		cmocka_unit_test(test_slow_turns_are_logged_and_counted),
