@@ -24,13 +24,14 @@ struct child_exit {
 };
 
 struct child_options {
-	struct spawn_spec
-		spawn; /* new_session is forced on, so that the whole group can be killed */
-	int stdin_fd;  /* borrowed, -1 = /dev/null */
-	bool capture_out, capture_err; /* by pipe, to on_output */
-	int64_t out_max,
-		err_max; /* bytes; the byte after it is counted, on_full is called once, and the rest
-	                           * is read and dropped; 0 = no limit */
+	/* new_session is forced on, so that the whole group can be killed. */
+	struct spawn_spec spawn;
+	int stdin_fd; /* borrowed, -1 = /dev/null */
+	/* By pipe, to on_output. */
+	bool capture_out, capture_err;
+	/* Bytes; the byte after it is counted, on_full is called once, and the rest is read and dropped; 0 = no
+	 * limit. */
+	int64_t out_max, err_max;
 };
 
 struct child_events {

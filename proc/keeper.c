@@ -445,6 +445,11 @@ void keeper_get_status(const struct keeper *k, struct keeper_status *out)
 	out->restarts = k->restarts;
 }
 
+void keeper_set_stop_timeout(struct keeper *k, int64_t stop_timeout_us)
+{
+	k->stop_timeout_us = stop_timeout_us;
+}
+
 void keeper_signal(struct keeper *k, int signum)
 {
 	if (k->child)

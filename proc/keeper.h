@@ -25,8 +25,9 @@ struct keeper_options {
 	struct spawn_spec spawn; /* deep-copied; death_signal is forced to SIGKILL */
 	int64_t stop_timeout_us; /* 0 = SIGKILL follows SIGTERM on the next turn */
 	struct log *log;         /* borrowed; the service's stderr and stdout lines go there too */
-	int pass_fd; /* borrowed: where the service's lines that are our log lines already go as they are
-	                  * (proc/output.h); -1 = to log, wrapped */
+	/* Borrowed: where the service's lines that are our log lines already go as they are (proc/output.h);
+	 * -1 = to log, wrapped. */
+	int pass_fd;
 };
 
 struct keeper_status {
@@ -42,5 +43,7 @@ void keeper_stop(struct keeper *keeper, void (*on_stopped)(void *arg), void *arg
 void keeper_get_status(const struct keeper *keeper, struct keeper_status *out);
 /* Kills the service if it still runs, and calls back no more. Legal inside on_stopped. NULL is fine. */
 void keeper_free(struct keeper *keeper);
+/* For the next stop. */
+void keeper_set_stop_timeout(struct keeper *keeper, int64_t stop_timeout_us);
 /* Passes a signal on to the running service (SIGHUP). */
 void keeper_signal(struct keeper *keeper, int signum);

@@ -41,3 +41,18 @@ foreach(lint layers format rows)
 endforeach()
 add_test(NAME lint/globals COMMAND ${CMAKE_SOURCE_DIR}/test/lint/globals ${CMAKE_BINARY_DIR})
 set_tests_properties(lint/globals PROPERTIES LABELS lint TIMEOUT 60)
+
+# Process tests: the real programs, by shell scripts that speak TAP; each owns its directory and ports.
+if(TARGET judicator)
+  add_executable(hold ${CMAKE_SOURCE_DIR}/test/process/hold.c)
+  target_link_libraries(hold PRIVATE conclave_proc)
+  set_target_properties(hold PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
+  find_program(BASH bash REQUIRED)
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/process/*.t)
+  foreach(script ${tests})
+    get_filename_component(name ${script} NAME_WE)
+    add_test(NAME process/${name} COMMAND ${BASH} ${script})
+    set_tests_properties(process/${name} PROPERTIES LABELS process TIMEOUT 180
+      ENVIRONMENT "CONCLAVE_TEST_BIN=${CONCLAVE_BIN};CONCLAVE_TEST_TOOLS=${CMAKE_BINARY_DIR}/test")
+  endforeach()
+endif()

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# boot is SIGKILLed: no orphan keeps running, and the next start recovers.
+. "${0%/*}/lib.sh"
+state=$DIR/state run=$DIR/state/run
+
+standalone first "$state"
+check "all services start" wait_until 20 all_serving "$run"
+stop first KILL
+check "boot is dead" [ "$status" = 137 ]
+check "no orphan within 2 s" wait_until 2 has_no_process "$run"
+check "the crash left a pid behind" [ "$(pid_in "$run/executor.pid")" != -1 ]
+
+standalone second "$state"
+check "the next start is not refused" wait_until 20 all_serving "$run"
+
+# Stopped processes get SIGKILL too, and one that has lost its boot in the middle of a restart is no exception.
+kill -STOP "$(pid_in "$run/gateway.pid")"
+kill -KILL "$(pid_in "$run/executor.pid")"
+stop second KILL
+check "no orphan within 2 s, even if one was stopped" wait_until 2 has_no_process "$run"
+standalone third "$state"
+check "it recovers again" wait_until 20 all_serving "$run"
+stop third
+check "and stops cleanly" [ "$status" = 0 ]
+check "no process is left" has_no_process "$run"
+finish
