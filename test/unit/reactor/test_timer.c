@@ -208,8 +208,6 @@ static void test_timer_may_free_itself(void **state)
 	loop_free(loop);
 }
 
-/* Wall and CPU limits hang on this: never early, and late by no more than a wake-up. Other load on the
- * machine may delay any one of them, so the best and the first quarter are judged, not the worst. */
 static int by_value(const void *a, const void *b)
 {
 	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -217,6 +215,8 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Wall and CPU limits hang on this: never early, and late by no more than a wake-up. Other load on the
+ * machine may delay any one of them, so the best and the first quarter are judged, not the worst. */
 static void test_precision_below_a_millisecond(void **state)
 {
 	enum { ROUNDS = 101 };
