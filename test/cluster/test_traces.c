@@ -233,12 +233,11 @@ static const struct msg_task_view *see(struct world *w, struct id id)
 static void task_is(struct world *w, struct id id, const char *status, int64_t attempt, int64_t retries)
 {
 	const struct msg_task_view *v = see(w, id);
-	char *text = str_dup(v->status);
 
-	assert_string_equal(text, status);
+	assert_memory_equal(v->status.p, status, v->status.n);
+	assert_int_equal(v->status.n, strlen(status));
 	assert_int_equal(v->attempt, attempt);
 	assert_int_equal(v->retries, retries);
-	free(text);
 }
 
 /* Epoch 1 of "e" holds one running task. */
@@ -270,7 +269,9 @@ static void l1_a_registration_given_up_on_arrives_late(void **state)
 	sent_give_up(late);
 	assert_int_equal(enroll(w, "j2", "e", 0)->epoch, 1);
 	run_ms(w, 10000); /* the late one is in, by now */
-	answer_is(report(w, "j2", words(&x, 1, 1, 0, 0)), false, 0, 0, 0);
+	late = report(w, "j2", words(&x, 1, 1, 0, 0));
+	run_ms(w, 6000);
+	answer_is(late, false, 0, 0, 0);
 }
 
 static void l1_an_unconditional_register_is_answered_with_the_last_epoch(void **state)
@@ -466,7 +467,7 @@ static void l9_an_undo_of_one_claim_leaves_another(void **state)
 
 	/* not listed though acked: back, uncounted; and claimed again by the same report */
 	answer_is(report(w, "j1", words(&x, 1, 2, 1, 1)), false, 0, 0, 1);
-	task_is(w, id, see(w, id)->status.n == 7 ? "pending" : "retrying", 2, 0);
+	task_is(w, id, "pending", 2, 0);
 	w->stores[0]->ops->undo(w->stores[0], id, STR("e"), 1, 1, note_status, &status);
 	run_ms(w, 5);
 	answer_is(report(w, "j1", finished(words(&x, 1, 3, 2, 0), id, 2)), false, 1, 0, 0);
@@ -525,9 +526,9 @@ static void l11_a_lone_task_is_the_sole_claim(void **state)
 	s = report(w, "j1", running(words(&x, 2, 2, 1, 3), lone, 2));
 	assert_false(s->answered);
 	s = report(w, "j1", finished(words(&x, 2, 3, 2, 4), lone, 2));
-	run_ms(w, 10);
-	s = report(w, "j1", words(&x, 2, 4, 3, 4));
-	task_is(w, other, see(w, other)->attempt ? "pending" : "pending", 1, 0);
+	answer_is(s, false, 1, 0, 1);
+	assert_true(id_eq(&assigned(s)->id, &other));
+	assert_false(assigned(s)->lone);
 }
 
 static void l11_a_lone_task_waits_for_an_empty_executor_and_gets_one(void **state)
