@@ -709,8 +709,8 @@ static bool decode_field(
 
 	if (!f) {
 		text_escape(node->key, name, sizeof(name));
-		problem_at(d->problem, 400, "unknown_field", node, "there is no field `%s` in a %s",
-			name, type->name);
+		problem_at(d->problem, 400, "unknown_field", node, "`%s` has no field `%s`",
+			type->name, name);
 		return false;
 	}
 	if (f->flags & CODEC_OUTPUT) {

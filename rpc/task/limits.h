@@ -15,9 +15,11 @@ enum phase { PHASE_COMPILE, PHASE_RUN };
 
 /* The defaults of a phase, where a language profile may scale CPU by cpu_percent (100 = as is). */
 struct limits limits_default(enum phase phase, unsigned cpu_percent);
-/* Fills what is 0 in limits: first from `over` (a case's phase limits; may be NULL), then from defaults. A given cpu_ms
- * without wall_ms makes wall 3 x cpu + 1 s (run) or keeps the compile default when larger; capped by the maximum. */
-void limits_fill(struct limits *limits, const struct limits *over, enum phase phase, unsigned cpu_percent);
+/* Fills what is 0 in limits: first from `over` (the limits of the phase the case belongs to; may be NULL), then from
+ * defaults. A cpu_ms without wall_ms makes wall 3 x cpu + 1 s (run) or 3 x cpu but at least 30 s (compile), capped by the maximum.
+ * The stack may take all of the memory. */
+void limits_fill(
+	struct limits *limits, const struct limits *over, enum phase phase, unsigned cpu_percent);
 
 /* Maxima, used by fields.def too. */
 #define LIMIT_CPU_MS_MAX 60000

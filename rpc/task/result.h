@@ -6,20 +6,24 @@
 #pragma once
 
 #include "rpc/codec.h"
+#include "rpc/task/limits.h"
 #include "rpc/task/verdict.h"
+
+#define RESULT_OUTPUT_MAX (2 * OUTPUT_HEAD + 64) /* head, the line between, tail */
+#define RESULT_MESSAGE_MAX 4096
 
 struct result_limit {
 	struct str name; /* "cpu_ms" */
 	int64_t allowed, measured;
 };
 
-struct result_phase { /* the compile phase, and the common part of a case */
+struct result_phase {       /* the compile phase, and the common part of a case */
 	struct str verdict; /* cases only */
 	int64_t exit_code;  /* -1 = none: null on the wire */
 	int64_t signal;     /* 0 = none: null on the wire */
 	int64_t cpu_us, wall_us, memory_bytes;
-	struct result_limit *limit; /* NULL = null on the wire */
-	struct str out, err;        /* first and last 32 KiB */
+	struct result_limit *limit;   /* NULL = null on the wire */
+	struct str out, err;          /* first and last 32 KiB */
 	int64_t out_bytes, err_bytes; /* total length */
 	bool out_truncated, err_truncated;
 	struct str message;

@@ -19,6 +19,12 @@ struct map;
 #define TASK_USER_MAX 64
 #define TASK_PRIORITY_MIN (-100)
 #define TASK_PRIORITY_MAX 100
+#define TASK_LABELS_MAX 16
+#define TASK_LABEL_MAX 64
+#define TASK_LANGUAGE_MAX 32
+#define TASK_ARGV_MAX 256         /* words of a command ... */
+#define TASK_ARGV_BYTES_MAX 65536 /* ... and bytes of all of them: an exec has room for it */
+#define TASK_POINTS_MAX 1000000
 #define LANGUAGE_RAW "raw" /* what executors offer for tasks without a language */
 
 struct task_file {
@@ -28,15 +34,15 @@ struct task_file {
 };
 
 struct task_compile {
-	struct str source;          /* absent, or the one source file of a language */
-	struct codec_list files;    /* struct task_file */
-	struct codec_list command;  /* struct str; empty = the profile's, or nothing to compile */
-	struct limits *limits;      /* NULL = defaults */
+	struct str source;         /* absent, or the one source file of a language; or files */
+	struct codec_list files;   /* struct task_file */
+	struct codec_list command; /* struct str; empty = the profile's, or nothing to compile */
+	struct limits *limits;     /* NULL = defaults */
 };
 
 struct task_execute {
-	struct codec_list command; /* empty = the profile's */
-	struct str input, expected;
+	struct codec_list command;  /* empty = the profile's */
+	struct str input, expected; /* only until normalised: moved to the one case */
 	struct codec_list files;
 	struct limits *limits;
 };
@@ -44,7 +50,7 @@ struct task_execute {
 struct task_case {
 	struct str input, expected; /* expected absent = any output is right */
 	struct limits *limits;      /* over execute.limits, field by field */
-	int64_t points;
+	int64_t points;             /* 1 when not given; 0 is allowed */
 };
 
 struct task_checker {
@@ -52,11 +58,11 @@ struct task_checker {
 };
 
 struct task {
-	struct str user;     /* absent = "" */
+	struct str user; /* absent = "" */
 	int64_t priority;
-	struct codec_list labels; /* struct str */
-	struct str language; /* absent = raw commands */
-	struct task_compile *compile;
+	struct codec_list labels;     /* struct str */
+	struct str language;          /* absent = raw commands */
+	struct task_compile *compile; /* normalised: never NULL, as execute and checker */
 	struct task_execute *execute;
 	struct codec_list cases; /* struct task_case; normalised: at least one */
 	struct task_checker *checker;
@@ -68,12 +74,19 @@ struct task {
 
 extern const struct codec_record task_record;
 
+/* All records of fields.def in order, for documentation; NULL behind the last. */
+const struct codec_record *task_record_at(size_t i);
+
 /* Client's body -> normalised task. `languages` (name -> anything) is what exists, NULL = accept any name (executor, store).
  * 0, or -EBADMSG with *problem: status 400 not JSON, wrong type, unknown field, both forms; 413 too large; 422 meaning: unknown
- * language, missing source, empty command, limit out of range, blobs, archives, program checkers (not supported yet). */
-int task_parse(struct str body, const struct map *languages, struct record **out, struct problem *problem) must_check;
+ * language, missing source, empty command, limit out of range, blobs, archives, program checkers (not supported yet). The codes
+ * beside those of the codec: both_forms (400); bad_file_name, duplicate_file, empty_command, missing_command, missing_files,
+ * missing_language, missing_source, not_printable, not_supported, unknown_checker, unknown_language (422). */
+int task_parse(struct str body, const struct map *languages, struct record **out,
+	struct problem *problem) must_check;
 /* The same from an already decoded subtree of a message (the stored document). */
-int task_parse_node(const struct json *node, struct record **out, struct problem *problem) must_check;
+int task_parse_node(
+	const struct json *node, struct record **out, struct problem *problem) must_check;
 /* The normalised full form: what the store keeps as `doc`. */
 void task_write(const struct task *task, struct buf *out);
 enum checker_kind task_checker_kind(const struct task *task);

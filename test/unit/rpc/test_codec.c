@@ -167,7 +167,7 @@ static void test_refusals(void **state)
 		{"{\"text\":\"\xff\"}", 400, "json_utf8", "", "UTF-8"},
 		{"{\"flag\":true,\"flag\":true}", 400, "json_duplicate_key", "", "flag"},
 		{"[]", 400, "wrong_type", "", "expected an object, got an array"},
-		{"{\"nope\":1}", 400, "unknown_field", "/nope", "`nope` in a outer"},
+		{"{\"nope\":1}", 400, "unknown_field", "/nope", "`outer` has no field `nope`"},
 		{"{\"inner\":{\"name\":\"x\",\"a/b~\":1}}", 400, "unknown_field", "/inner/a~1b~0",
 			"a/b~"},
 		{"{\"output\":\"x\"}", 400, "read_only", "/output", "cannot be set"},

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A submission becomes a task in three moves: what is not supported yet is looked for in the tree and refused by
+ * name; the codec decodes by the rows of fields.def (types, ranges, unknown fields); then the steps below, in their order,
+ * give it one shape and check what it means. The first thing wrong ends it.
+ *
+ * The normalised shape: the short form's fields are absent; compile, execute and checker are there; input and expected
+ * stand in cases only. task_write() of it and the same steps again give the same text, so the stored document is
+ * read by this very parser.
+ */
+#include "rpc/task/task.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "proc/box/bundle.h"
+#include "reactor/base/map.h"
+#include "rpc/text.h"
+
+struct norm {
+	struct record *record;
+	struct task *task;
+	const struct map *languages;
+	struct problem *problem;
+};
+
+#define refuse(n, status, code, pointer, ...)                                                      \
+	(problem_set((n)->problem, status, code, pointer, __VA_ARGS__), false)
+
+/* --- the short form ---------------------------------------------------------------------------- */
+
+static bool both_forms(struct norm *n, const char *pointer, const char *other)
+{
+	return refuse(n, 400, "both_forms", pointer, "stands for `%s`, which is given too", other);
+}
+
+static bool merge_text(
+	struct norm *n, struct str *from, struct str *to, const char *pointer, const char *other)
+{
+	if (!from->p)
+		return true;
+	if (to->p)
+		return both_forms(n, pointer, other);
+	*to = *from;
+	*from = STR_NULL;
+	return true;
+}
+
+static bool merge_short_form(struct norm *n)
+{
+	struct task *t = n->task;
+
+	if (!t->compile)
+		t->compile = record_alloc(n->record, sizeof(*t->compile));
+	if (!t->execute)
+		t->execute = record_alloc(n->record, sizeof(*t->execute));
+	if (!merge_text(n, &t->source, &t->compile->source, "/source", "compile.source") ||
+		!merge_text(n, &t->input, &t->execute->input, "/input", "execute.input") ||
+		!merge_text(
+			n, &t->expected, &t->execute->expected, "/expected", "execute.expected"))
+		return false;
+	if (t->limits && t->execute->limits)
+		return both_forms(n, "/limits", "execute.limits");
+	if (t->limits)
+		t->execute->limits = t->limits;
+	t->limits = NULL;
+	return true;
+}
+
+/* --- identity ---------------------------------------------------------------------------------- */
+
+static bool check_identity(struct norm *n)
+{
+	struct task *t = n->task;
+	char pointer[32];
+
+	if (t->user.n == 0)
+		t->user = STR_NULL;
+	if (!text_is_printable(t->user))
+		return refuse(
+			n, 422, "not_printable", "/user", "must not contain control characters");
+	for (size_t i = 0; i < t->labels.count; i++) {
+		struct str label = *codec_item(t->labels, struct str, i);
+
+		snprintf(pointer, sizeof(pointer), "/labels/%zu", i);
+		if (label.n == 0 || label.n > TASK_LABEL_MAX)
+			return refuse(n, 422, "out_of_range", pointer,
+				"must be between 1 and %d bytes long", TASK_LABEL_MAX);
+		if (!text_is_printable(label))
+			return refuse(n, 422, "not_printable", pointer,
+				"must not contain control characters");
+	}
+	return true;
+}
+
+static bool unknown_language(struct norm *n)
+{
+	struct buf known cleanup(buf_fini) = BUF_INIT;
+	char name[2 * TASK_LANGUAGE_MAX];
+
+	text_escape(n->task->language, name, sizeof(name));
+	if (n->languages) {
+		map_each (it, n->languages)
+			buf_addf(&known, "%s%s", known.len ? ", " : "; there are ",
+				map_entry_of(it)->key);
+	}
+	return refuse(n, 422, "unknown_language", "/language",
+		"there is no language \"%s\"" STR_FMT, name, STR_ARG(buf_str(&known)));
+}
+
+static bool check_language(struct norm *n)
+{
+	struct str language = n->task->language;
+
+	if (!language.p)
+		return true;
+	if (n->languages ? !map_get(n->languages, language)
+			 : !language.n || str_is(language, LANGUAGE_RAW))
+		return unknown_language(n);
+	return true;
+}
+
+/* --- what is compiled and run ------------------------------------------------------------------ */
+
+static bool check_command(struct norm *n, const struct codec_list *command, const char *pointer)
+{
+	size_t bytes = 0;
+
+	if (!command->items)
+		return true;
+	if (command->count == 0 || codec_item(*command, struct str, 0)->n == 0)
+		return refuse(n, 422, "empty_command", pointer, "must name a program");
+	for (size_t i = 0; i < command->count; i++)
+		bytes += codec_item(*command, struct str, i)->n + 1;
+	if (bytes > TASK_ARGV_BYTES_MAX)
+		return refuse(n, 422, "out_of_range", pointer, "must be at most %d bytes in all",
+			TASK_ARGV_BYTES_MAX);
+	return true;
+}
+
+static bool check_commands(struct norm *n)
+{
+	return check_command(n, &n->task->compile->command, "/compile/command") &&
+	       check_command(n, &n->task->execute->command, "/execute/command");
+}
+
+static bool check_program(struct norm *n)
+{
+	const struct task *t = n->task;
+	bool has_source = t->compile->source.p, has_files = t->compile->files.count;
+
+	if (has_source && has_files)
+		return refuse(n, 400, "both_forms", "/compile/files",
+			"give either the source or files, not both");
+	if (t->language.p) {
+		if (!has_source && !has_files)
+			return refuse(n, 422, "missing_source", "/source",
+				"a language needs `source` or `compile.files`");
+		return true;
+	}
+	if (has_source)
+		return refuse(n, 422, "missing_language", "/language",
+			"`source` needs a language; without one give `compile.files`");
+	if (!t->execute->command.count)
+		return refuse(n, 422, "missing_command", "/execute/command",
+			"without a language `execute.command` says what to run");
+	if (t->compile->command.count && !has_files)
+		return refuse(n, 422, "missing_files", "/compile/files",
+			"`compile.command` needs files to compile");
+	return true;
+}
+
+/* --- files ------------------------------------------------------------------------------------- */
+
+/* No name may be there twice, nor be a directory of another. */
+static bool name_is_taken(const struct map *names, struct str name)
+{
+	for (size_t i = 0; i < name.n; i++) {
+		if (name.p[i] == '/' && map_get(names, (struct str){name.p, i}))
+			return true;
+	}
+	return false;
+}
+
+static bool check_names(
+	struct norm *n, const struct codec_list *files, const char *where, struct map *names)
+{
+	char pointer[64];
+
+	for (size_t i = 0; i < files->count; i++) {
+		struct task_file *file = codec_item(*files, struct task_file, i);
+
+		snprintf(pointer, sizeof(pointer), "%s/%zu/name", where, i);
+		if (!bundle_name_is_valid(file->name))
+			return refuse(n, 422, "bad_file_name", pointer,
+				"must be a relative path without `.` and `..`, at most %d bytes "
+				"and %d "
+				"components",
+				BUNDLE_NAME_MAX, BUNDLE_DEPTH_MAX);
+		if (map_set(names, file->name, file))
+			return refuse(
+				n, 422, "duplicate_file", pointer, "another file has this name");
+	}
+	for (size_t i = 0; i < files->count; i++) {
+		snprintf(pointer, sizeof(pointer), "%s/%zu/name", where, i);
+		if (name_is_taken(names, codec_item(*files, struct task_file, i)->name))
+			return refuse(n, 422, "duplicate_file", pointer,
+				"a directory of this path is a file of the list");
+	}
+	return true;
+}
+
+static bool check_list_of_files(struct norm *n, const struct codec_list *files, const char *where)
+{
+	struct map names;
+	bool good;
+
+	map_init(&names);
+	good = check_names(n, files, where, &names);
+	map_fini(&names);
+	return good;
+}
+
+static bool check_files(struct norm *n)
+{
+	return check_list_of_files(n, &n->task->compile->files, "/compile/files") &&
+	       check_list_of_files(n, &n->task->execute->files, "/execute/files");
+}
+
+/* --- cases and checker ------------------------------------------------------------------------- */
+
+static bool make_cases(struct norm *n)
+{
+	struct task *t = n->task;
+	struct task_execute *e = t->execute;
+	struct task_case *only;
+
+	if (t->cases.count) {
+		if (e->input.p || e->expected.p)
+			return refuse(n, 400, "both_forms", "/cases",
+				"give either `cases` or the input and expected output of the only "
+				"one");
+		return true;
+	}
+	only = record_alloc(n->record, sizeof(*only));
+	*only = (struct task_case){.input = e->input, .expected = e->expected, .points = 1};
+	e->input = e->expected = STR_NULL;
+	t->cases = (struct codec_list){only, 1};
+	return true;
+}
+
+static bool check_checker(struct norm *n)
+{
+	struct task *t = n->task;
+	enum checker_kind kind = CHECKER_LINES;
+
+	if (!t->checker)
+		t->checker = record_alloc(n->record, sizeof(*t->checker));
+	else if (!checker_parse(t->checker->kind, &kind))
+		return refuse(n, 422, "unknown_checker", "/checker/kind",
+			"must be lines, exact or tokens");
+	t->checker->kind = str_from(checker_name(kind));
+	return true;
+}
+
+/* --- the whole --------------------------------------------------------------------------------- */
+
+typedef bool step_fn(struct norm *n);
+
+static step_fn *const STEPS[] = {
+	merge_short_form,
+	check_identity,
+	check_language,
+	check_commands,
+	check_program,
+	check_files,
+	make_cases,
+	check_checker,
+};
+
+static bool normalise(struct record *record, const struct map *languages, struct problem *problem)
+{
+	struct norm n = {record, record_data(record), languages, problem};
+
+	for (size_t i = 0; i < ARRAY_SIZE(STEPS); i++) {
+		if (!STEPS[i](&n))
+			return false;
+	}
+	return true;
+}
+
+/* Things of the design that are still to come, so that they are refused for what they are and not as unknown. */
+static bool refuse_unsupported(const struct json *root, struct problem *problem)
+{
+	static const char *const phases[] = {"compile", "execute"};
+	static const char *const kinds[] = {"float", "program", "interactor"};
+	const struct json *kind = json_get(json_get(root, "checker"), "kind");
+
+	for (size_t i = 0; i < ARRAY_SIZE(phases); i++) {
+		const struct json *archive = json_get(json_get(root, phases[i]), "archive");
+
+		if (archive && archive->type != JSON_NULL) {
+			problem_at(problem, 422, "not_supported", archive,
+				"archives are not supported yet: give `files`");
+			return true;
+		}
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (kind && kind->type == JSON_STRING && str_is(kind->text, kinds[i])) {
+			problem_at(problem, 422, "not_supported", kind,
+				"checkers of kind %s are not supported yet: there are lines, exact "
+				"and "
+				"tokens",
+				kinds[i]);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Takes the tree over. */
+static int parse_tree(struct json_tree *tree, const struct map *languages, struct record **out,
+	struct problem *problem)
+{
+	struct record *record;
+
+	if (refuse_unsupported(json_root(tree), problem)) {
+		json_free(tree);
+		return -EBADMSG;
+	}
+	if (codec_decode(&task_record, tree, &record, problem))
+		return -EBADMSG;
+	if (!normalise(record, languages, problem)) {
+		record_free(record);
+		return -EBADMSG;
+	}
+	*out = record;
+	return 0;
+}
+
+int task_parse(
+	struct str body, const struct map *languages, struct record **out, struct problem *problem)
+{
+	struct json_limits limits = {.bytes = BODY_MAX};
+	struct json_error error;
+	struct json_tree *tree;
+
+	if (json_parse(body, &limits, &tree, &error)) {
+		problem_from_json(problem, &error);
+		return -EBADMSG;
+	}
+	return parse_tree(tree, languages, out, problem);
+}
+
+int task_parse_node(const struct json *node, struct record **out, struct problem *problem)
+{
+	return parse_tree(json_clone(node), NULL, out, problem);
+}
+
+void task_write(const struct task *task, struct buf *out)
+{
+	codec_encode_text(&task_record, task, out);
+}
+
+enum checker_kind task_checker_kind(const struct task *task)
+{
+	enum checker_kind kind = CHECKER_LINES;
+
+	if (task->checker)
+		CHECK(checker_parse(task->checker->kind, &kind));
+	return kind;
+}
+
+struct str task_queue(const struct task *task)
+{
+	return task->language.p ? task->language : STR(LANGUAGE_RAW);
+}
