@@ -339,6 +339,21 @@ static void stubborn_service_is_killed(void **state)
 	assert_true(has_logged(f, "signal=9"));
 }
 
+static void stop_timeout_may_change(void **state)
+{
+	struct fixture *f = *state;
+
+	keep(f, "trap '' TERM; echo up; while :; do sleep 0.01; done");
+	turn_until(f, has_logged(f, "line=\"up\""));
+	keeper_set_stop_timeout(f->keeper, 500 * US_PER_MS);
+	keeper_stop(f->keeper, on_stopped, f);
+	loop_advance_us(f->loop, 499 * US_PER_MS);
+	assert_true(is_in(f, "stopping"));
+	loop_advance_us(f->loop, 2 * US_PER_MS);
+	turn_until(f, f->stopped);
+	assert_true(has_logged(f, "signal=9"));
+}
+
 static void stop_in_every_quiet_state(void **state)
 {
 	struct fixture *f = *state;
@@ -457,6 +472,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(held_from_the_beginning, setup, teardown),
 		cmocka_unit_test_setup_teardown(stop_is_asked_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(stubborn_service_is_killed, setup, teardown),
+		cmocka_unit_test_setup_teardown(stop_timeout_may_change, setup, teardown),
 		cmocka_unit_test_setup_teardown(stop_in_every_quiet_state, setup, teardown),
 		cmocka_unit_test_setup_teardown(freed_inside_its_callback, setup, teardown),
 		cmocka_unit_test_setup_teardown(free_kills, setup, teardown),
