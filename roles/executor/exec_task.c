@@ -1,0 +1,808 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One task, from its document to its result.
+ *
+ *   PREPARE ──> COMPILE ──> RUN ─┐ next case      any of PREPARE COMPILE RUN RETRY ──> KILL ──> GONE
+ *      │           │  └──────│<──┘                     (cancel, shutdown, fenced)
+ *      └───────────│─────────┤                    COMPILE RUN <──> RETRY   our failure: again, 3 times
+ *                  └─────> COLLECT ──> HELD ──> GONE
+ *
+ * PREPARE  writes the sources into a bundle (a sealed memfd), slice by slice: nothing of ours is on a disk.
+ * COMPILE  the compiler runs in the box on that bundle, and what it leaves comes back as another one (`built`).
+ * RUN      the program runs on `built`, made read-only, with one case's input; once a case, in order.
+ * COLLECT  the result becomes JSON; everything else is let go.
+ * HELD     the result waits until a judicator has accepted it.
+ * KILL     ends only when the box says that everything of the run is dead and reaped.
+ *
+ * At most one program is alive at any time (`run`), only in COMPILE, RUN and KILL. Nothing survives a crash of the executor:
+ * the box dies with it, and the judicator gives the task to another.
+ *
+ * "The task failed" is a verdict and comes from judge_case() and compile_is_done(). "We failed" is a reason in words and goes
+ * through we_failed() only: the step is repeated after a pause, and after SYSTEM_TRIES it is a system_error with
+ * that reason. Neither can become the other.
+ */
+#include "roles/executor/exec_task.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cfg/language.h"
+#include "reactor/base/clock.h"
+#include "reactor/base/mem.h"
+#include "reactor/fsm.h"
+#include "reactor/loop.h"
+#include "roles/executor/files.h"
+
+#define SYSTEM_TRIES 4 /* the first and three more */
+/* What one result may hold of outputs: it travels in one message, where a byte may take six. Past it each output keeps its
+ * first SHORT_TEXT bytes. */
+#define RESULT_TEXT_MAX ((size_t)4 << 20)
+#define SHORT_TEXT 1024
+/* The box ends every run at its wall limit; longer than this it is broken. */
+#define BOX_DEADLINE_US ((LIMIT_WALL_MS_MAX + 60 * 1000) * US_PER_MS)
+
+enum { PREPARE, COMPILE, RUN, RETRY, COLLECT, KILL, HELD, GONE };
+
+struct exec_task {
+	struct fsm fsm;
+	struct exec_task_env env;
+	struct exec_task_events events;
+	void *arg;
+	struct id id;
+	int64_t attempt;
+	char *label; /* for the log: id and attempt */
+	const struct task *task;
+	const struct language *language; /* NULL = raw */
+	struct defer notify;
+	bool notified;
+	enum verdict verdict;
+	/* PREPARE */
+	struct timer slice;
+	struct files sources;
+	/* COMPILE, RUN: the program in the box */
+	struct box_run *run;
+	bool started; /* it has been exec'ed */
+	struct capture out, err;
+	struct checker *checker; /* RUN */
+	struct limits limits;
+	/* RETRY, and our failures */
+	int back_to;
+	unsigned tries;
+	struct backoff backoff;
+	char *reason;
+	/* COMPILE -> RUN */
+	enum task_status status; /* as readers see it: TASK_COMPILING until the first case runs */
+	int built;               /* bundle: what was compiled, or the sources */
+	int program;             /* bundle: what the cases run */
+	size_t case_no;
+	/* what is known so far */
+	struct result_phase *compiled; /* NULL = nothing was, so far */
+	struct result_phase *cases;
+	size_t n_cases;
+	size_t kept_text;
+	/* HELD */
+	struct buf json;
+	struct exec_task_outcome outcome;
+};
+
+static const struct task_case *case_at(const struct exec_task *task, size_t i)
+{
+	return codec_item(task->task->cases, struct task_case, i);
+}
+
+/*** Our own failures ***/
+
+/* Names the next state: the same step again, or the end with a system_error. */
+static int we_failed(struct exec_task *task, const char *what, const char *why)
+{
+	char quoted[LOG_QUOTE_MAX];
+
+	free(task->reason);
+	task->reason = mem_printf("%s: %s", what, why);
+	task->tries++;
+	log_warn(task->env.log, "system_failure", "id=%s try=%u reason=%s", task->label,
+		task->tries, log_quote(str_from(task->reason), quoted));
+	if (task->tries >= SYSTEM_TRIES) {
+		task->verdict = VERDICT_SYSTEM_ERROR;
+		return COLLECT;
+	}
+	task->back_to = task->fsm.state;
+	return RETRY;
+}
+
+static int enter_retry(void *owner)
+{
+	struct exec_task *task = owner;
+
+	fsm_set_deadline(&task->fsm, backoff_next(&task->backoff, task->env.loop));
+	return FSM_WAIT;
+}
+
+static void retry_is_due(void *owner)
+{
+	struct exec_task *task = owner;
+
+	fsm_go(&task->fsm, task->back_to, "retry");
+}
+
+static void step_succeeded(struct exec_task *task)
+{
+	task->tries = 0;
+	backoff_reset(&task->backoff);
+}
+
+/*** The program in the box ***/
+
+/* "gcc" is looked for where the box has its programs; what is not found there, or has a slash, is the task's own file. */
+static char *find_program(struct str name)
+{
+	static const char *const dirs[] = {"/usr/local/bin", "/usr/bin", "/bin"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(dirs) && !memchr(name.p, '/', name.n); i++) {
+		char *path = mem_printf("%s/" STR_FMT, dirs[i], STR_ARG(name));
+
+		if (access(path, X_OK) == 0)
+			return path;
+		free(path);
+	}
+	return str_dup(name);
+}
+
+/* The task's own command if it has one, else the profile's; NULL when there is neither. */
+static char **make_argv(const struct exec_task *task, const struct codec_list *command,
+	char **profile, int64_t memory_bytes)
+{
+	char **argv;
+	char *program;
+
+	if (command && command->count) {
+		argv = mem_array(command->count + 1, sizeof(char *));
+		for (size_t i = 0; i < command->count; i++)
+			argv[i] = str_dup(*codec_item(*command, struct str, i));
+	} else if (profile) {
+		argv = language_argv(task->language, profile, memory_bytes);
+	} else {
+		return NULL;
+	}
+	program = find_program(str_from(argv[0]));
+	free(argv[0]);
+	argv[0] = program;
+	return argv;
+}
+
+static struct box_limits box_limits_of(const struct limits *limits, int64_t memory_extra)
+{
+	return (struct box_limits){
+		.cpu_us = limits->cpu_ms * US_PER_MS,
+		.wall_us = limits->wall_ms * US_PER_MS,
+		.memory_bytes = limits->memory_bytes + memory_extra,
+		.output_bytes = limits->output_bytes,
+		.file_bytes = limits->file_bytes,
+		.processes = limits->processes,
+		.stack_bytes = limits->stack_bytes,
+	};
+}
+
+static void on_started(void *arg)
+{
+	struct exec_task *task = arg;
+
+	task->started = true;
+}
+
+static void on_output(void *arg, int stream, struct str bytes)
+{
+	struct exec_task *task = arg;
+
+	capture_add(stream == 1 ? &task->out : &task->err, bytes);
+	if (stream == 1 && task->checker)
+		checker_feed(task->checker, bytes);
+}
+
+static void captures_reset(struct exec_task *task)
+{
+	capture_fini(&task->out);
+	capture_fini(&task->err);
+	capture_init(&task->out);
+	capture_init(&task->err);
+	checker_free(take_ptr(&task->checker));
+}
+
+static void on_done(void *arg, const struct box_result *result);
+
+/* A result's bundle is ours, wanted or not. */
+static void drop_files(const struct box_result *result)
+{
+	int fd = result->files_fd;
+
+	files_close(&fd);
+}
+
+static int start_program(
+	struct exec_task *task, char **argv, int stdin_fd, const struct box_spec *rest)
+{
+	static const struct box_events events = {on_started, on_output, on_done};
+	struct box_spec spec = *rest;
+	int error;
+
+	spec.argv = argv;
+	spec.env = task->language ? task->language->environment : NULL;
+	spec.stdin_fd = stdin_fd;
+	task->started = false;
+	error = box_run(task->env.box, &spec, &events, task, &task->run);
+	return error ? we_failed(task, "the sandbox took no program", strerror(-error)) : FSM_WAIT;
+}
+
+/* A run that outlived every limit: the box does not do its work. */
+static void box_is_late(void *owner)
+{
+	struct exec_task *task = owner;
+
+	box_run_cancel(&task->run);
+	task->started = false;
+	fsm_go(&task->fsm, we_failed(task, "the sandbox", "did not end a program in time"), "late");
+}
+
+/*** What is kept of a run ***/
+
+static size_t cut_at_character(const struct buf *text, size_t at)
+{
+	while (at > 0 && ((unsigned char)text->data[at] & 0xc0) == 0x80)
+		at--;
+	return at;
+}
+
+static struct str keep_text(struct exec_task *task, const struct capture *capture, bool *truncated)
+{
+	struct buf text = BUF_INIT;
+	size_t n;
+
+	capture_write(capture, &text);
+	*truncated = capture_is_truncated(capture);
+	n = text.len;
+	if (n > SHORT_TEXT && task->kept_text + n > RESULT_TEXT_MAX) {
+		n = cut_at_character(&text, SHORT_TEXT);
+		*truncated = true;
+	}
+	task->kept_text += n;
+	return (struct str){buf_take(&text), n};
+}
+
+static void keep_phase(
+	struct exec_task *task, struct result_phase *phase, const struct box_result *result)
+{
+	phase->exit_code = result->end == BOX_EXITED ? result->exit_code : -1;
+	phase->signal = result->end == BOX_EXITED ? 0 : result->signal;
+	phase->cpu_us = result->cpu_us;
+	phase->wall_us = result->wall_us;
+	phase->memory_bytes = result->memory_bytes;
+	if (result->limit != BOX_L_NONE) {
+		phase->limit = mem_alloc(sizeof(*phase->limit));
+		phase->limit->name = str_from(box_limit_wire_name(result->limit));
+		phase->limit->allowed = result->allowed;
+		phase->limit->measured = result->measured;
+	}
+	phase->out_bytes = task->out.total;
+	phase->err_bytes = task->err.total;
+	phase->out = keep_text(task, &task->out, &phase->out_truncated);
+	phase->err = keep_text(task, &task->err, &phase->err_truncated);
+	captures_reset(task);
+}
+
+static void phase_fini(struct result_phase *phase)
+{
+	free((char *)phase->out.p);
+	free((char *)phase->err.p);
+	free((char *)phase->message.p);
+	free(phase->limit);
+	*phase = (struct result_phase){0};
+}
+
+/*** PREPARE ***/
+
+static bool has_compile_step(const struct exec_task *task)
+{
+	const struct task_compile *compile = task->task->compile;
+
+	return (compile && compile->command.count) || (task->language && task->language->compile);
+}
+
+static int prepare_slice(struct exec_task *task)
+{
+	static const struct codec_list none;
+	const struct task_compile *compile = task->task->compile;
+	const char *name = task->language ? task->language->source : "source";
+	bool done;
+	int error = files_write_slice(&task->sources, str_from(name),
+		compile ? compile->source : STR_NULL, compile ? &compile->files : &none, &done);
+
+	if (error) {
+		files_fini(&task->sources);
+		task->sources.at = 0;
+		return we_failed(task, "writing the sources", strerror(-error));
+	}
+	if (!done) {
+		timer_start(&task->slice, 0);
+		return FSM_WAIT;
+	}
+	step_succeeded(task);
+	if (has_compile_step(task))
+		return COMPILE;
+	task->built = task->sources.fd;
+	task->sources.fd = -1;
+	return RUN;
+}
+
+/* What makes further work pointless. */
+static const char *refusal(struct exec_task *task, const char *message)
+{
+	struct str language = task->task ? task->task->language : STR_NULL;
+
+	if (!task->task)
+		return message ? message : "the task cannot be read";
+	if (language.p && !str_is(language, LANGUAGE_RAW))
+		task->language = map_get(task->env.languages, language);
+	if (language.p && !str_is(language, LANGUAGE_RAW) && !task->language)
+		return "this executor does not have the task's language";
+	if (!task->language && (!task->task->execute || !task->task->execute->command.count))
+		return "there is nothing to run: the task has neither a language nor a command";
+	return NULL;
+}
+
+static void on_slice(void *arg)
+{
+	struct exec_task *task = arg;
+	int next;
+
+	if (task->verdict == VERDICT_SYSTEM_ERROR) {
+		fsm_go(&task->fsm, COLLECT, "refused");
+		return;
+	}
+	next = prepare_slice(task);
+	if (next != FSM_WAIT)
+		fsm_go(&task->fsm, next, "prepared");
+}
+
+static int enter_prepare(void *owner)
+{
+	struct exec_task *task = owner;
+
+	timer_start(&task->slice, 0);
+	return FSM_WAIT;
+}
+
+/*** COMPILE ***/
+
+static int enter_compile(void *owner)
+{
+	struct exec_task *task = owner;
+	const struct task_compile *compile = task->task->compile;
+	const struct language *language = task->language;
+	struct box_spec spec = {.files_fd = task->sources.fd, .collect = true};
+	char **argv;
+	int next;
+
+	task->limits = compile && compile->limits ? *compile->limits : (struct limits){0};
+	if (language && !task->limits.memory_bytes)
+		task->limits.memory_bytes = language->compile_memory_bytes;
+	limits_fill(
+		&task->limits, NULL, PHASE_COMPILE, language ? language->compile_cpu_percent : 100);
+	spec.limits = box_limits_of(&task->limits, 0);
+	spec.collect_max = (uint64_t)task->limits.file_bytes;
+	argv = make_argv(task, compile ? &compile->command : NULL,
+		language ? language->compile : NULL, task->limits.memory_bytes);
+	captures_reset(task);
+	next = start_program(task, argv, -1, &spec);
+	language_argv_free(argv);
+	return next;
+}
+
+static int compile_is_done(struct exec_task *task, const struct box_result *result)
+{
+	bool good = result->end == BOX_EXITED && result->exit_code == 0;
+
+	if (good && result->files_fd < 0)
+		return we_failed(task, "the sandbox", "gave back nothing of what was compiled");
+	step_succeeded(task);
+	task->compiled = mem_alloc(sizeof(*task->compiled));
+	keep_phase(task, task->compiled, result);
+	files_fini(&task->sources);
+	if (good) {
+		task->built = result->files_fd;
+		return RUN;
+	}
+	drop_files(result);
+	task->verdict = VERDICT_COMPILE_ERROR;
+	return COLLECT;
+}
+
+/*** RUN ***/
+
+/* What was compiled, and over it the files the task adds for the run. */
+static int make_program(struct exec_task *task)
+{
+	const struct task_execute *execute = task->task->execute;
+	int error;
+
+	if (task->program >= 0)
+		return 0;
+	if (!execute || !execute->files.count) {
+		task->program = task->built;
+		task->built = -1;
+		return 0;
+	}
+	error = files_merge(
+		task->built, LIMIT_FILE_MAX + BODY_MAX, &execute->files, &task->program);
+	if (!error)
+		files_close(&task->built);
+	return error;
+}
+
+static void fill_case_limits(struct exec_task *task)
+{
+	const struct task_execute *execute = task->task->execute;
+	const struct task_case *one = case_at(task, task->case_no);
+	const struct limits *over = execute ? execute->limits : NULL;
+	struct limits *limits = &task->limits;
+
+	*limits = one->limits ? *one->limits : (struct limits){0};
+	if (task->language && !limits->processes && !(over && over->processes))
+		limits->processes = task->language->run_processes;
+	limits_fill(limits, over, PHASE_RUN, task->language ? task->language->cpu_percent : 100);
+}
+
+static int start_case(struct exec_task *task)
+{
+	const struct task_execute *execute = task->task->execute;
+	const struct task_case *one = case_at(task, task->case_no);
+	const struct language *language = task->language;
+	struct box_spec spec = {.files_fd = task->program, .files_read_only = true};
+	char **argv;
+	int input, next;
+	int error = files_input(one->input, &input);
+
+	if (error)
+		return we_failed(task, "writing the input", strerror(-error));
+	fill_case_limits(task);
+	spec.limits = box_limits_of(&task->limits, language ? language->run_memory_extra : 0);
+	captures_reset(task);
+	task->checker = checker_new(task_checker_kind(task->task), one->expected);
+	argv = make_argv(task, execute ? &execute->command : NULL, language ? language->run : NULL,
+		task->limits.memory_bytes);
+	next = start_program(task, argv, input, &spec);
+	language_argv_free(argv);
+	files_close(&input);
+	return next;
+}
+
+static int enter_run(void *owner)
+{
+	struct exec_task *task = owner;
+	int error = make_program(task);
+
+	task->status = TASK_RUNNING;
+	if (task->events.on_progress)
+		task->events.on_progress(task->arg);
+	if (error == -EBADMSG || error == -EFBIG)
+		return we_failed(task, "what was compiled", "came back malformed");
+	if (error)
+		return we_failed(task, "adding the files of the run", strerror(-error));
+	return start_case(task);
+}
+
+/* VERDICT_NONE: it ended well, the checker decides. */
+static enum verdict case_verdict(const struct box_result *result)
+{
+	static const enum verdict of_limit[] = {
+		[BOX_L_NONE] = VERDICT_RUNTIME_ERROR,
+		[BOX_L_CPU] = VERDICT_TIME_LIMIT,
+		[BOX_L_WALL] = VERDICT_WALL_LIMIT,
+		[BOX_L_MEMORY] = VERDICT_MEMORY_LIMIT,
+		[BOX_L_OUTPUT] = VERDICT_OUTPUT_LIMIT,
+		[BOX_L_FILE] = VERDICT_OUTPUT_LIMIT,
+		[BOX_L_PROCESSES] = VERDICT_RUNTIME_ERROR,
+		[BOX_L_STACK] = VERDICT_RUNTIME_ERROR,
+	};
+
+	/* A program that ran into file_bytes has not written all it wanted, however it then ended. */
+	if (result->end == BOX_LIMIT || result->limit == BOX_L_FILE)
+		return of_limit[result->limit];
+	if (result->end == BOX_SIGNALED || result->exit_code != 0)
+		return VERDICT_RUNTIME_ERROR;
+	return VERDICT_NONE;
+}
+
+static enum verdict judge_case(struct exec_task *task, const struct box_result *result)
+{
+	struct result_phase *phase = &task->cases[task->case_no];
+	enum verdict verdict = case_verdict(result);
+	char message[CHECKER_MESSAGE_MAX] = "";
+
+	if (verdict == VERDICT_NONE)
+		verdict = checker_accepts(task->checker, message) ? VERDICT_ACCEPTED
+								  : VERDICT_WRONG_ANSWER;
+	keep_phase(task, phase, result);
+	phase->verdict = str_from(verdict_name(verdict));
+	if (verdict == VERDICT_WRONG_ANSWER)
+		phase->message = str_from(mem_strdup(message));
+	if (verdict == VERDICT_ACCEPTED)
+		phase->points = case_at(task, task->case_no)->points;
+	return verdict;
+}
+
+static int case_is_done(struct exec_task *task, const struct box_result *result)
+{
+	enum verdict verdict = judge_case(task, result);
+
+	step_succeeded(task);
+	drop_files(result);
+	task->n_cases = task->case_no + 1;
+	if (verdict != VERDICT_ACCEPTED && task->verdict == VERDICT_NONE)
+		task->verdict = verdict;
+	if (task->n_cases == task->task->cases.count ||
+		(task->task->stop_on_failure && verdict != VERDICT_ACCEPTED))
+		return COLLECT;
+	task->case_no++;
+	return RUN;
+}
+
+static void on_done(void *arg, const struct box_result *result)
+{
+	struct exec_task *task = arg;
+	int next;
+
+	task->run = NULL;
+	task->started = false;
+	if (task->fsm.state == KILL) {
+		drop_files(result);
+		fsm_go(&task->fsm, GONE, "reaped");
+		return;
+	}
+	if (result->end == BOX_FAILED || result->end == BOX_KILLED) {
+		drop_files(result);
+		next = we_failed(task, "the sandbox",
+			result->failure ? result->failure : "killed the program unasked");
+	} else if (task->fsm.state == COMPILE) {
+		next = compile_is_done(task, result);
+	} else {
+		next = case_is_done(task, result);
+	}
+	fsm_go(&task->fsm, next, "ended");
+}
+
+/*** COLLECT ***/
+
+static void sum_up(const struct exec_task *task, struct result *result)
+{
+	for (size_t i = 0; i < task->task->cases.count; i++)
+		result->max_score += case_at(task, i)->points;
+	for (size_t i = 0; i < task->n_cases; i++)
+		result->score += task->cases[i].points;
+}
+
+/* The one line to find a task's end by: its most expensive case. */
+static void log_outcome(const struct exec_task *task, const struct result *result)
+{
+	int64_t cpu_us = 0, wall_us = 0, memory_bytes = 0;
+
+	for (size_t i = 0; i < task->n_cases; i++) {
+		const struct result_phase *one = &task->cases[i];
+
+		cpu_us = one->cpu_us > cpu_us ? one->cpu_us : cpu_us;
+		wall_us = one->wall_us > wall_us ? one->wall_us : wall_us;
+		memory_bytes = one->memory_bytes > memory_bytes ? one->memory_bytes : memory_bytes;
+	}
+	log_info(task->env.log, "task_done",
+		"id=%s status=%s verdict=%s score=%" PRId64 " cases=%zu cpu_us=%" PRId64
+		" wall_us=%" PRId64 " memory_bytes=%" PRId64,
+		task->label, task->outcome.status, task->outcome.verdict, result->score,
+		task->n_cases, cpu_us, wall_us, memory_bytes);
+}
+
+static void let_go_of_all_but_the_result(struct exec_task *task)
+{
+	timer_stop(&task->slice);
+	files_fini(&task->sources);
+	files_close(&task->built);
+	files_close(&task->program);
+	captures_reset(task);
+	if (task->compiled)
+		phase_fini(task->compiled);
+	free(take_ptr(&task->compiled));
+	for (size_t i = 0; i < task->n_cases; i++)
+		phase_fini(&task->cases[i]);
+	task->n_cases = 0;
+}
+
+static int enter_collect(void *owner)
+{
+	struct exec_task *task = owner;
+	struct result result = {
+		.compile = task->compiled,
+		.cases = {task->cases, task->n_cases},
+		.isolation = str_from(box_host_isolation(task->env.box)),
+	};
+
+	if (task->verdict == VERDICT_NONE)
+		task->verdict = VERDICT_ACCEPTED;
+	if (task->verdict == VERDICT_SYSTEM_ERROR)
+		result.message = str_from(task->reason);
+	if (task->task)
+		sum_up(task, &result);
+	task->outcome.status = task_status_name(verdict_status(task->verdict));
+	task->outcome.verdict = verdict_name(task->verdict);
+	result.verdict = str_from(task->outcome.verdict);
+	result_write(&result, &task->json);
+	task->outcome.json = buf_str(&task->json);
+	log_outcome(task, &result);
+	let_go_of_all_but_the_result(task);
+	return HELD;
+}
+
+/*** HELD, KILL, GONE ***/
+
+static void on_notify(void *arg)
+{
+	struct exec_task *task = arg;
+
+	task->notified = true;
+	task->events.on_end(task->arg);
+}
+
+static int enter_held(void *owner)
+{
+	struct exec_task *task = owner;
+
+	loop_defer(task->env.loop, &task->notify);
+	return FSM_WAIT;
+}
+
+static int enter_kill(void *owner)
+{
+	struct exec_task *task = owner;
+
+	timer_stop(&task->slice);
+	if (!task->run)
+		return GONE;
+	box_run_kill(task->run);
+	return FSM_WAIT;
+}
+
+/* Nothing may say "gone" before the box does; all there is to do is to tell somebody. */
+static void kill_is_late(void *owner)
+{
+	struct exec_task *task = owner;
+
+	log_error(task->env.log, "task_unkillable", "id=%s", task->label);
+	box_run_kill(task->run);
+	fsm_set_deadline(&task->fsm, 10 * US_PER_S);
+}
+
+static int enter_gone(void *owner)
+{
+	struct exec_task *task = owner;
+
+	let_go_of_all_but_the_result(task);
+	if (!task->notified)
+		loop_defer(task->env.loop, &task->notify);
+	return FSM_WAIT;
+}
+
+static const struct fsm_state states[] = {
+	[PREPARE] = {"PREPARE", enter_prepare, NULL, 0,
+		FSM_BIT(COMPILE) | FSM_BIT(RUN) | FSM_BIT(RETRY) | FSM_BIT(COLLECT) |
+			FSM_BIT(KILL)},
+	[COMPILE] = {"COMPILE", enter_compile, box_is_late, BOX_DEADLINE_US,
+		FSM_BIT(RUN) | FSM_BIT(RETRY) | FSM_BIT(COLLECT) | FSM_BIT(KILL)},
+	[RUN] = {"RUN", enter_run, box_is_late, BOX_DEADLINE_US,
+		FSM_BIT(RUN) | FSM_BIT(RETRY) | FSM_BIT(COLLECT) | FSM_BIT(KILL)},
+	[RETRY] = {"RETRY", enter_retry, retry_is_due, 0,
+		FSM_BIT(PREPARE) | FSM_BIT(COMPILE) | FSM_BIT(RUN) | FSM_BIT(KILL)},
+	[COLLECT] = {"COLLECT", enter_collect, NULL, 0, FSM_BIT(HELD)},
+	[KILL] = {"KILL", enter_kill, kill_is_late, 10 * US_PER_S, FSM_BIT(GONE)},
+	[HELD] = {"HELD", enter_held, NULL, 0, FSM_BIT(GONE)},
+	[GONE] = {"GONE", enter_gone, NULL, 0, 0},
+};
+
+static const struct fsm_table table = {
+	.machine = "task", .states = states, .n_states = ARRAY_SIZE(states)};
+
+/*** From outside ***/
+
+static void on_change(void *arg, struct fsm *fsm, int from, int to)
+{
+	const struct exec_task *task = arg;
+
+	if (task->env.on_change)
+		task->env.on_change(task->env.arg, task->id.hex, task->attempt,
+			fsm_state_name(fsm, from), fsm_state_name(fsm, to));
+}
+
+struct exec_task *exec_task_new(const struct exec_task_env *env, const struct id *id,
+	int64_t attempt, const struct task *task_read, const char *message,
+	const struct exec_task_events *events, void *arg)
+{
+	struct exec_task *task = mem_alloc(sizeof(*task));
+	const char *refused;
+
+	task->env = *env;
+	task->events = *events;
+	task->arg = arg;
+	task->id = *id;
+	task->attempt = attempt;
+	task->label = mem_printf("%s attempt=%" PRId64, id->hex, attempt);
+	task->task = task_read;
+	task->status = TASK_COMPILING;
+	task->built = task->program = task->sources.fd = -1;
+	task->cases = mem_array(task_read ? task_read->cases.count : 0, sizeof(*task->cases));
+	task->backoff = (struct backoff){.min_us = 50 * US_PER_MS, .max_us = 2 * US_PER_S};
+	capture_init(&task->out);
+	capture_init(&task->err);
+	defer_init(&task->notify, on_notify, task);
+	timer_init(&task->slice, env->loop, on_slice, task);
+	fsm_init(&task->fsm, &table, env->loop, env->log, task->label, task, PREPARE);
+	task->fsm.on_change = on_change;
+	task->fsm.on_change_arg = task;
+	refused = refusal(task, message);
+	if (refused) {
+		task->verdict = VERDICT_SYSTEM_ERROR;
+		task->reason = mem_strdup(refused);
+	}
+	enter_prepare(task);
+	return task;
+}
+
+void exec_task_end(struct exec_task *task, const char *cause)
+{
+	if (task->fsm.state == HELD)
+		fsm_go(&task->fsm, GONE, cause);
+	else if (task->fsm.state != KILL && task->fsm.state != GONE)
+		fsm_go(&task->fsm, KILL, cause);
+}
+
+enum task_status exec_task_status(const struct exec_task *task)
+{
+	return task->status;
+}
+
+int64_t exec_task_case_no(const struct exec_task *task)
+{
+	return (int64_t)task->case_no;
+}
+
+bool exec_task_is_held(const struct exec_task *task)
+{
+	return task->fsm.state == HELD;
+}
+
+bool exec_task_is_alive(const struct exec_task *task)
+{
+	return task->started;
+}
+
+const struct exec_task_outcome *exec_task_outcome(const struct exec_task *task)
+{
+	CHECK(exec_task_is_held(task));
+	return &task->outcome;
+}
+
+void exec_task_free(struct exec_task *task)
+{
+	if (!task)
+		return;
+	if (task->run)
+		box_run_cancel(&task->run);
+	defer_cancel(&task->notify);
+	fsm_fini(&task->fsm);
+	let_go_of_all_but_the_result(task);
+	capture_fini(&task->out);
+	capture_fini(&task->err);
+	buf_fini(&task->json);
+	free(task->cases);
+	free(task->reason);
+	free(task->label);
+	loop_free_later(task->env.loop, free, task);
+}
