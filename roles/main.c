@@ -442,23 +442,29 @@ static int run_program(const struct sources *from, struct cfg *cfg, const struct
 	return run_boot(from, cfg, list_of(from->program, args), path);
 }
 
+static int check_or_run(const struct sources *from, struct cfg *cfg, const struct args *args,
+	const struct cfg_errors *errors)
+{
+	if (errors->count > 0)
+		return report_errors(from->program, errors);
+	if (args->check) {
+		printf("%s: the configuration is right\n", from->program->name);
+		return 0;
+	}
+	return run_program(from, cfg, args);
+}
+
 int main(int argc, char **argv)
 {
 	const struct sources from = {program_find(CONCLAVE_PROGRAM), argc, argv, environ};
 	struct cfg_errors errors = {BUF_INIT, 0};
 	struct cfg *cfg = cfg_new();
 	struct args args;
-	int rc = 0;
+	int rc;
 
 	configure(&from, cfg, &args, &errors);
-	if (print_wanted(from.program, &args, &rc))
-		;
-	else if (errors.count > 0)
-		rc = report_errors(from.program, &errors);
-	else if (args.check)
-		printf("%s: the configuration is right\n", from.program->name);
-	else
-		rc = run_program(&from, cfg, &args);
+	if (!print_wanted(from.program, &args, &rc))
+		rc = check_or_run(&from, cfg, &args, &errors);
 	cfg_errors_fini(&errors);
 	cfg_free(cfg);
 	return rc;
