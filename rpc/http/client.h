@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "reactor/base/str.h"
@@ -36,6 +37,7 @@ struct http_call {
 	unsigned n_headers;
 	struct str body;     /* copied */
 	int64_t timeout_us;  /* whole call, waiting in line included */
+	bool fresh;          /* on a connection of its own, never on a kept one */
 };
 
 enum http_failure {
@@ -48,6 +50,8 @@ enum http_failure {
 
 struct http_reply { /* borrowed for the callback */
 	enum http_failure failure;
+	bool stale; /* with HTTP_BROKEN: a kept connection ended before a byte of the reply came. The server may just have closed it
+		     * for being idle, or may have had the request: a caller whose call is safe to repeat does so, `fresh` */
 	int status;
 	struct str content_type;
 	struct str body;

@@ -520,7 +520,6 @@ static const struct bad_input bad_inputs[] = {
 	{"garbage\r\n\r\n", 0},
 	{"GET\r\n\r\n", 0},
 	{"GET / HTTP/9.9\r\nHost: x\r\n\r\n", 505},
-	{"BREW / HTTP/1.1\r\nHost: x\r\n\r\n", 0},
 	{"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 0},
 	{"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", 0},
 	{"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n", 0},
