@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "reactor/base/buf.h"
@@ -78,23 +79,54 @@ struct box_options {
 };
 
 struct box_slot;
+
+/* What a slot is told to run. Everything is borrowed during the call. */
+struct box_start {
+	const struct box_spec *spec; /* its stdin_fd is not for the slot: take the one below */
+	int stdin_fd;                /* a fresh description at offset 0, or -1 = empty */
+	int stdout_fd, stderr_fd;    /* write ends */
+};
+
+/* How it ended, raw: box.c turns this into a box_result. */
+struct box_slot_end {
+	const char *failure; /* we failed: the reason; borrowed. All else may be unset then */
+	int status;          /* of waitpid() for the main process; -1: it was killed by slot_kill() before it ended */
+	int64_t cpu_us, wall_us, memory_bytes;
+	uint64_t oom_kills;    /* of any process in the slot */
+	uint64_t pids_refused; /* forks refused by the limit on processes */
+	int files_fd;          /* sealed, checked bundle, owned by the callee; -1 = nothing was collected */
+	bool files_refused;    /* collecting met a bound: more than collect_max bytes, too many files, too deep */
+};
+
+/* Never from inside slot_run() or slot_kill(). */
+struct box_slot_events {
+	void (*on_started)(void *arg);
+	void (*on_dead)(void *arg); /* every process is dead and reaped; collecting may follow. Not after a kill */
+	void (*on_ended)(void *arg, const struct box_slot_end *end); /* once, the last; not after slot_close() */
+};
+
+#define BOX_SLOTS_MAX 100u
+
 /* One row a kind of box. Callbacks come from the loop. */
 struct box_ops {
 	const char *name;
 	const char *isolation; /* "full", "none", ... shown in every result */
-	int (*open)(struct loop *loop, const struct box_options *options, struct box **out);
-	void (*close)(struct box *box); /* kills everything, waits (bounded) until it is gone */
-	/* Starts making a slot; on_ready(arg, slot or NULL, why). */
+	/* May block for some seconds: it is called at boot. On failure *why (free()) says what to do. */
+	int (*open)(struct loop *loop, const struct box_options *options, struct box **out, char **why);
+	void (*close)(struct box *box); /* kills everything, waits (bounded) until it is gone; no callbacks */
+	/* Starts making a slot; on_ready(arg, slot or NULL, why). -EAGAIN: not now, try again in a moment;
+	 * -EPIPE: no slot can ever be made again. The op is cancelled like any other. */
 	int (*slot_open)(struct box *box, void (*on_ready)(void *arg, struct box_slot *slot, const char *why),
 		void *arg, struct op **op);
-	/* Starts the program; events as for box_run(). */
-	int (*slot_run)(struct box_slot *slot, const struct box_spec *spec, const struct box_events *events, void *arg);
-	/* Ends the run: everything in the slot dies, on_done follows with BOX_KILLED or with `limit`. */
-	void (*slot_kill)(struct box_slot *slot, enum box_limit_name limit);
-	/* After on_done: true when the slot may serve again (single-use slots say false). */
+	/* Starts the program. On -errno nothing was started; close the slot. -ESTALE: it died while it was ready. */
+	int (*slot_run)(struct box_slot *slot, const struct box_start *start,
+		const struct box_slot_events *events, void *arg);
+	/* Everything in the slot dies, on_ended follows. Idempotent. */
+	void (*slot_kill)(struct box_slot *slot);
+	/* After on_ended: true when the slot may serve again (single-use slots say false). */
 	bool (*slot_reset)(struct box_slot *slot);
 	void (*slot_close)(struct box_slot *slot); /* frees; its processes and cgroups are removed behind the scenes */
-	/* Whole-process identity for the cgroup or rusage sampler: CPU used so far, us. */
+	/* CPU used by the run so far, us; negative errno when it cannot be read. */
 	int64_t (*slot_cpu_us)(struct box_slot *slot);
 };
 
@@ -110,7 +142,12 @@ int box_host_open(struct loop *loop, const struct box_ops *ops, const struct box
 	struct box_host **out, char **why) must_check;
 void box_host_close(struct box_host *host); /* runs still alive are killed; no callbacks; NULL is fine */
 const char *box_host_isolation(const struct box_host *host);
-/* Queues the run for a ready slot (at most 1024 wait: then -EAGAIN). Spec is copied, events too. */
+/* NULL while new runs can be taken; else why they never will be again, in words (borrowed). A conclave-box that died is started
+ * again only when the process still is root; otherwise its service should be restarted. */
+const char *box_host_failure(const struct box_host *host);
+/* Queues the run for a ready slot (at most 1024 wait: then -EAGAIN). Spec is copied, events too. -EINVAL: a limit that is not
+ * positive, no argv[0], or a stdin others could write to; -E2BIG: argv and environment over 256 KiB; -EPIPE: the box is broken
+ * for good (box_host_failure() says why): runs that were waiting or running have ended with BOX_FAILED. */
 int box_run(struct box_host *host, const struct box_spec *spec, const struct box_events *events,
 	void *arg, struct box_run **out) must_check;
 /* Everything of the run dies; on_done comes with BOX_KILLED (or how it had already ended). Idempotent. */

@@ -81,11 +81,34 @@ static int write_at(int fd, const void *bytes, uint64_t size, off_t at)
 	return 0;
 }
 
-int bundle_add(int fd, struct str name, bool executable, const void *bytes, uint64_t size)
+static int copy_at(int fd, int from, uint64_t size, off_t at)
+{
+	char chunk[65536];
+	off_t from_at = 0;
+	int error = 0;
+
+	while (size > 0 && error == 0) {
+		size_t want = size < sizeof(chunk) ? (size_t)size : sizeof(chunk);
+		ssize_t n = pread(from, chunk, want, from_at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		error = write_at(fd, chunk, (uint64_t)n, at);
+		from_at += n;
+		at += n;
+		size -= (uint64_t)n;
+	}
+	return error;
+}
+
+/* From memory, or from a file when `bytes` is NULL. All or nothing: a half-written entry would spoil the rest. */
+static int add_entry(
+	int fd, struct str name, bool executable, const void *bytes, int from, uint64_t size)
 {
 	struct header header = {
 		htole32(MAGIC), htole32(executable), htole64(size), htole16((uint16_t)name.n)};
-	off_t at;
+	off_t at, body;
 	int error;
 
 	if (!bundle_name_is_valid(name))
@@ -93,15 +116,25 @@ int bundle_add(int fd, struct str name, bool executable, const void *bytes, uint
 	at = lseek(fd, 0, SEEK_END);
 	if (at < 0)
 		return -errno;
+	body = at + (off_t)(sizeof(header) + name.n);
 	error = write_at(fd, &header, sizeof(header), at);
 	if (error == 0)
 		error = write_at(fd, name.p, name.n, at + (off_t)sizeof(header));
 	if (error == 0)
-		error = write_at(fd, bytes, size, at + (off_t)(sizeof(header) + name.n));
-	/* All or nothing: a half-written entry would spoil the rest. */
+		error = bytes ? write_at(fd, bytes, size, body) : copy_at(fd, from, size, body);
 	if (error < 0 && ftruncate(fd, at) < 0)
 		return -errno;
 	return error;
+}
+
+int bundle_add(int fd, struct str name, bool executable, const void *bytes, uint64_t size)
+{
+	return add_entry(fd, name, executable, bytes ? bytes : "", -1, size);
+}
+
+int bundle_add_from(int fd, struct str name, bool executable, int from, uint64_t size)
+{
+	return add_entry(fd, name, executable, NULL, from, size);
 }
 
 int bundle_seal(int fd)

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One lock file a range, never removed: removing a lock file while another start opens it would let both have it.
+ * flock() belongs to the open description, so the kernel gives the range up when the last process of ours
+ * dies, whatever killed it.
+ */
+#include "proc/box/helper/claim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* FNV-1a: the same run directory starts looking at the same range. */
+static uint64_t hash(const char *s)
+{
+	uint64_t h = UINT64_C(14695981039346656037);
+
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
+	return h ^ (h >> 32);
+}
+
+static int open_directory(char why[CLAIM_WHY_MAX])
+{
+	struct stat st;
+	int dir;
+
+	if (mkdir(CLAIM_DIR, 0700) < 0 && errno != EEXIST) {
+		int error = -errno;
+		snprintf(why, CLAIM_WHY_MAX, "cannot make " CLAIM_DIR ": %s; run as root",
+			strerror(-error));
+		return error;
+	}
+	dir = open(CLAIM_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0 || fstat(dir, &st) < 0) {
+		int error = -errno;
+		snprintf(why, CLAIM_WHY_MAX, "cannot open " CLAIM_DIR ": %s", strerror(-error));
+		if (dir >= 0)
+			close(dir);
+		return error;
+	}
+	if (st.st_uid != 0 || (st.st_mode & 0077) != 0) {
+		snprintf(why, CLAIM_WHY_MAX, CLAIM_DIR " must belong to root with mode 0700");
+		close(dir);
+		return -EPERM;
+	}
+	return dir;
+}
+
+static int try_range(int dir, unsigned range)
+{
+	char name[32];
+	int fd;
+
+	snprintf(name, sizeof(name), "range-%04u.lock", range);
+	fd = openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		int error = -errno;
+		close(fd);
+		return error;
+	}
+	return fd;
+}
+
+int claim_open(struct claim *claim, const char *run_dir, char why[CLAIM_WHY_MAX])
+{
+	char real[PATH_MAX];
+	unsigned first;
+	int dir = open_directory(why);
+	int fd = -EWOULDBLOCK;
+
+	if (dir < 0)
+		return dir;
+	first = (unsigned)(hash(realpath(run_dir, real) ? real : run_dir) % CLAIM_RANGES);
+	for (unsigned i = 0; i < CLAIM_RANGES && fd == -EWOULDBLOCK; i++) {
+		claim->range = (first + i) % CLAIM_RANGES;
+		fd = try_range(dir, claim->range);
+	}
+	close(dir);
+	if (fd < 0) {
+		snprintf(why, CLAIM_WHY_MAX, "cannot lock a range of uids in " CLAIM_DIR ": %s",
+			strerror(-fd));
+		return fd;
+	}
+	claim->lock_fd = fd;
+	claim->uid_base = CLAIM_UID_BASE + claim->range * CLAIM_SLOTS;
+	snprintf(claim->group, sizeof(claim->group), "conclave-box-%04u", claim->range);
+	return 0;
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Theory of operation.
+ *
+ * A copy of conclave-box (a few dozen private pages), in namespaces of its own, root in them but not dumpable, so
+ * nothing in the slot can look into it, and with only the capabilities it uses. It talks to the executor only, over
+ * the slot's socket:
+ *
+ *   READY <- mounts done       RUN -> lay out files, set limits, start the program -> STARTED
+ *   program's main process dies -> kill(-1) and reap until nothing is left -> ENDED -> collect -> COLLECTED
+ *
+ * "Nothing is left" is the kernel's word: kill(-1) reaches every process of the pid namespace but us, racing forks
+ * included, and orphans become our children, so waitpid() says ECHILD only when all are gone. The executor may
+ * therefore read final counters on ENDED.
+ *
+ * A slot serves one run. Serving more means undoing: fresh tmpfs, emptied control groups, the emptiness proof again; a
+ * second RUN is refused until then.
+ *
+ * It ends by SIGKILL from conclave-box (the usual way), by the death of conclave-box (PDEATHSIG), or by EOF from the
+ * executor. It has no other deadline: the executor has them all.
+ */
+#include "proc/box/helper/zygote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proc/box/bundle.h"
+#include "proc/box/helper/program.h"
+#include "proc/box/helper/root.h"
+#include "proc/box/layout.h"
+#include "proc/box/wire.h"
+
+#define INODES_SPARE 1024
+#define INODES_MAX 65536
+#define PAGE 4096
+
+enum { FD_PAYLOAD, FD_STDOUT, FD_STDERR, FDS_FIXED };
+
+/* One RUN, unpacked: -1 where a descriptor was not sent. */
+struct run {
+	struct wire_run request;
+	int fds[WIRE_FDS_MAX];
+	unsigned n_fds;
+	int stdin_fd, files_fd, collect_fd; /* borrowed from fds */
+	char *payload;
+	char **argv, **envp;
+};
+
+static _Noreturn void give_up(struct zygote *z, const char *text)
+{
+	struct wire message = {.magic = WIRE_MAGIC, .type = WIRE_FAILED, .error = -EIO};
+
+	snprintf(message.text, sizeof(message.text), "%s", text);
+	if (wire_send(z->socket, &message, NULL, 0) < 0)
+		_exit(2);
+	_exit(1);
+}
+
+static void tell(struct zygote *z, const struct wire *message)
+{
+	if (wire_send(z->socket, message, NULL, 0) < 0)
+		_exit(2); /* nobody is there any more */
+}
+
+static void tell_failure(struct zygote *z, int error, const char *text)
+{
+	struct wire message = {.magic = WIRE_MAGIC, .type = WIRE_FAILED, .error = error};
+
+	snprintf(message.text, sizeof(message.text), "%s", text);
+	tell(z, &message);
+}
+
+/* --- becoming pid 1 ----------------------------------------------------------------------------------- */
+
+static void reset_signals(void)
+{
+	sigset_t none;
+
+	for (int signum = 1; signum < NSIG; signum++)
+		signal(signum, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int compare_fds(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* Closes everything but stdio and what the struct names. */
+static void keep_only_ours(struct zygote *z)
+{
+	int keep[3 + CGROUP_TREES_MAX + CGROUP_LIMITS];
+	unsigned n = 0, from = 3;
+
+	keep[n++] = z->socket;
+	keep[n++] = z->life;
+	for (unsigned i = 0; i < CGROUP_TREES_MAX; i++)
+		keep[n++] = z->leaf.procs[i];
+	for (unsigned i = 0; i < CGROUP_LIMITS; i++)
+		keep[n++] = z->leaf.limits[i];
+	qsort(keep, n, sizeof(keep[0]), compare_fds);
+	for (unsigned i = 0; i < n; i++) {
+		if (keep[i] < 3)
+			continue;
+		if ((unsigned)keep[i] > from)
+			close_range(from, (unsigned)keep[i] - 1, 0);
+		from = (unsigned)keep[i] + 1;
+	}
+	close_range(from, ~0U, 0);
+}
+
+/* The signal is for the death of our parent from now on; it may have died before. */
+static void die_with_helper(struct zygote *z)
+{
+	struct pollfd life = {.fd = z->life};
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		give_up(z, "cannot set the death signal");
+	if (poll(&life, 1, 0) != 0)
+		_exit(3);
+	close(z->life);
+}
+
+static void use_null_stdio(struct zygote *z)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 || dup2(fd, 0) < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
+		give_up(z, "cannot open /dev/null");
+	close(fd);
+}
+
+/* What is used from here on: files of others, ids, kill, remounting the writable space. */
+static void keep_few_capabilities(struct zygote *z)
+{
+	const uint32_t few = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER |
+			     1u << CAP_KILL | 1u << CAP_SETGID | 1u << CAP_SETUID |
+			     1u << CAP_SYS_ADMIN;
+	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct data[2] = {{few, few, 0}, {0, 0, 0}};
+
+	if (syscall(SYS_capset, &header, data) < 0)
+		give_up(z, "cannot drop capabilities");
+}
+
+static int become_pid1(struct zygote *z)
+{
+	char why[ROOT_WHY_MAX];
+	int proc_fd = -1;
+
+	reset_signals();
+	keep_only_ours(z);
+	die_with_helper(z);
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		give_up(z, "cannot become undumpable");
+	prctl(PR_SET_NAME, "conclave-slot", 0, 0, 0);
+	use_null_stdio(z);
+	if (root_finish_slot(&proc_fd, why) < 0)
+		give_up(z, why);
+	if (program_prepare() < 0)
+		give_up(z, "cannot empty the capability bounding set");
+	keep_few_capabilities(z);
+	return proc_fd;
+}
+
+/* --- one run ------------------------------------------------------------------------------------------ */
+
+static int take_descriptors(struct run *run)
+{
+	static const struct {
+		uint32_t flag;
+		size_t to;
+	} optional[] = {
+		{WIRE_RUN_STDIN, offsetof(struct run, stdin_fd)},
+		{WIRE_RUN_FILES, offsetof(struct run, files_fd)},
+		{WIRE_RUN_COLLECT, offsetof(struct run, collect_fd)},
+	};
+	unsigned next = FDS_FIXED;
+
+	run->stdin_fd = run->files_fd = run->collect_fd = -1;
+	if (run->n_fds < FDS_FIXED)
+		return -EPROTO;
+	for (size_t i = 0; i < ARRAY_SIZE(optional); i++) {
+		if (!(run->request.flags & optional[i].flag))
+			continue;
+		if (next == run->n_fds)
+			return -EPROTO;
+		*(int *)((char *)run + optional[i].to) = run->fds[next++];
+	}
+	return next == run->n_fds ? 0 : -EPROTO;
+}
+
+/* n strings from *at on; NULL-terminated array, or NULL when they are not all there. */
+static char **take_strings(char **at, const char *end, uint32_t n)
+{
+	char **list = calloc((size_t)n + 1, sizeof(*list));
+
+	for (uint32_t i = 0; list && i < n; i++) {
+		char *stop = memchr(*at, '\0', (size_t)(end - *at));
+		if (!stop) {
+			free(list);
+			return NULL;
+		}
+		list[i] = *at;
+		*at = stop + 1;
+	}
+	return list;
+}
+
+static int read_payload(struct run *run)
+{
+	uint32_t size = run->request.payload_size;
+	char *at;
+
+	if (size > WIRE_PAYLOAD_MAX || run->request.n_argv == 0 || run->request.n_argv > size ||
+		run->request.n_env > size)
+		return -EPROTO;
+	run->payload = malloc((size_t)size + 1);
+	if (!run->payload)
+		return -ENOMEM;
+	if (pread(run->fds[FD_PAYLOAD], run->payload, size, 0) != (ssize_t)size)
+		return -EPROTO;
+	at = run->payload;
+	run->argv = take_strings(&at, run->payload + size, run->request.n_argv);
+	run->envp = take_strings(&at, run->payload + size, run->request.n_env);
+	return run->argv && run->envp ? 0 : -EPROTO;
+}
+
+/* The program may fill file_bytes; what it is given comes on top. */
+static int size_writable(const struct run *run)
+{
+	struct bundle bundle = {0};
+	long long bytes = run->request.file_bytes;
+	long inodes;
+	int error = 0;
+
+	if (run->files_fd >= 0)
+		error = bundle_open(run->files_fd, UINT64_MAX, &bundle);
+	if (error < 0)
+		return error;
+	bytes += (long long)bundle.bytes + (long long)(bundle.n_files + 16) * PAGE;
+	inodes = bytes / PAGE + (long)bundle.n_files * BUNDLE_DEPTH_MAX + INODES_SPARE;
+	bundle_close(&bundle);
+	return root_resize(bytes, inodes < INODES_MAX ? inodes : INODES_MAX);
+}
+
+static int lay_out(struct zygote *z, const struct run *run, char why[LAYOUT_WHY_MAX])
+{
+	bool read_only = run->request.flags & WIRE_RUN_READ_ONLY;
+	struct layout_owner owner = {.read_only = read_only, .uid = z->id, .gid = z->id};
+	int dir = open("/w", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int error = 0;
+
+	snprintf(why, LAYOUT_WHY_MAX, "cannot prepare /w");
+	if (dir < 0)
+		return -errno;
+	if (run->files_fd >= 0)
+		error = layout_unpack(dir, run->files_fd, &owner, why);
+	/* Read-only files can be neither removed nor replaced in a sticky directory of root's. */
+	if (error == 0 && (read_only ? fchmod(dir, 01777) : fchown(dir, z->id, z->id)) < 0)
+		error = -errno;
+	close(dir);
+	return error;
+}
+
+static int prepare(struct zygote *z, struct run *run, char why[LAYOUT_WHY_MAX])
+{
+	int error = take_descriptors(run);
+
+	snprintf(why, LAYOUT_WHY_MAX, "malformed request");
+	if (error == 0)
+		error = read_payload(run);
+	if (error < 0)
+		return error;
+	snprintf(why, LAYOUT_WHY_MAX, "cannot size the writable space");
+	error = size_writable(run);
+	if (error < 0)
+		return error;
+	error = lay_out(z, run, why);
+	if (error < 0)
+		return error;
+	error = cgroup_leaf_limit(
+		z->cgroup, &z->leaf, run->request.memory_bytes, run->request.processes);
+	if (error < 0)
+		snprintf(why, LAYOUT_WHY_MAX, "cannot set the control group's limits: %s",
+			strerror(-error));
+	return error;
+}
+
+static pid_t start(struct zygote *z, const struct run *run, int proc_fd, char why[LAYOUT_WHY_MAX])
+{
+	struct program program = {.argv = run->argv,
+		.envp = run->envp,
+		.stdio = {run->stdin_fd >= 0 ? run->stdin_fd : 0, run->fds[FD_STDOUT],
+			run->fds[FD_STDERR]},
+		.cpu_us = run->request.cpu_us,
+		.file_bytes = run->request.file_bytes,
+		.stack_bytes = run->request.stack_bytes,
+		.core_limit = z->core_limit,
+		.id = z->id,
+		.leaf = &z->leaf,
+		.filter = &z->filter,
+		.proc_fd = proc_fd};
+	pid_t pid = program_start(&program);
+
+	if (pid < 0)
+		snprintf(why, LAYOUT_WHY_MAX, "cannot start the program: %s: %s", program.step,
+			strerror(program.error));
+	return pid;
+}
+
+static int64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* Reaps whoever ends until `pid` does; its wait status. */
+static int wait_for(pid_t pid)
+{
+	int status = 0;
+	pid_t ended;
+
+	do {
+		ended = waitpid(-1, &status, 0);
+	} while (ended != pid && (ended > 0 || errno == EINTR));
+	return status;
+}
+
+static void kill_the_rest(void)
+{
+	do {
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			continue;
+		if (kill(-1, SIGKILL) < 0 && errno == ESRCH)
+			break;
+	} while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
+	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+		continue;
+}
+
+static void collect(struct zygote *z, const struct run *run)
+{
+	struct wire message = {.magic = WIRE_MAGIC, .type = WIRE_COLLECTED};
+	char why[LAYOUT_WHY_MAX] = "cannot open /w";
+	int dir = open("/w", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	message.error =
+		dir < 0 ? -errno
+			: layout_collect(dir, run->collect_fd, run->request.collect_max, why);
+	if (message.error < 0)
+		snprintf(message.text, sizeof(message.text), "%s", why);
+	tell(z, &message);
+}
+
+static void serve(struct zygote *z, struct run *run, int proc_fd)
+{
+	struct wire message = {.magic = WIRE_MAGIC, .type = WIRE_STARTED};
+	char why[LAYOUT_WHY_MAX];
+	int error = prepare(z, run, why);
+	int64_t started;
+	pid_t pid;
+
+	if (error < 0) {
+		tell_failure(z, error, why);
+		return;
+	}
+	pid = start(z, run, proc_fd, why);
+	started = now_us();
+	if (pid < 0) {
+		tell_failure(z, -EIO, why);
+		return;
+	}
+	tell(z, &message);
+	wire_close_fds(&run->fds[FD_STDOUT], 2); /* the readers' EOF must not wait for us */
+	message.type = WIRE_ENDED;
+	message.ended.status = wait_for(pid);
+	message.ended.wall_us = now_us() - started;
+	kill_the_rest();
+	tell(z, &message);
+	if (run->collect_fd >= 0 && WIFEXITED(message.ended.status) &&
+		WEXITSTATUS(message.ended.status) == 0)
+		collect(z, run);
+}
+
+/* The next RUN from the executor; returns only with one. */
+static void receive(struct zygote *z, struct run *run)
+{
+	struct wire message;
+
+	memset(run, 0, sizeof(*run));
+	if (wire_receive(z->socket, &message, run->fds, &run->n_fds) < 0)
+		_exit(0);
+	if (message.type != WIRE_RUN)
+		give_up(z, "unexpected message");
+	run->request = message.run;
+}
+
+void zygote_main(struct zygote *z)
+{
+	struct wire ready = {.magic = WIRE_MAGIC, .type = WIRE_READY};
+	struct run run;
+	int proc_fd = become_pid1(z);
+
+	tell(z, &ready);
+	receive(z, &run);
+	serve(z, &run, proc_fd);
+	wire_close_fds(run.fds, run.n_fds);
+	receive(z, &run);
+	give_up(z, "this slot has been used");
+}

@@ -1,0 +1,566 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hostile program of test_box.c: compiled by the test at its start, statically, and brought into the box as a file.
+ * argv[1] names what to do; what is seen is printed for the test to compare. An errno is printed by name.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static void say(const char *what, long result)
+{
+	printf("%s %s\n", what, result < 0 ? strerrorname_np(errno) : "ok");
+}
+
+static int do_exit(char **argv)
+{
+	return atoi(argv[0]);
+}
+
+static int do_signal(char **argv)
+{
+	raise(atoi(argv[0]));
+	pause();
+	return 0;
+}
+
+static int do_environment(char **argv)
+{
+	for (char **e = environ; *e; e++)
+		puts(*e);
+	for (; *argv; argv++)
+		printf("arg %s\n", *argv);
+	return 0;
+}
+
+/* Exactly n bytes to stdout or stderr, in odd pieces. */
+static int do_print(char **argv)
+{
+	static char piece[7777];
+	int fd = atoi(argv[0]);
+	long long left = atoll(argv[1]);
+
+	memset(piece, 'x', sizeof(piece));
+	while (left > 0) {
+		ssize_t n = write(
+			fd, piece, left < (long long)sizeof(piece) ? (size_t)left : sizeof(piece));
+		if (n < 0)
+			return 9;
+		left -= n;
+	}
+	return 0;
+}
+
+static int do_cat(char **argv)
+{
+	char buf[4096];
+	ssize_t n;
+
+	while ((n = read(0, buf, sizeof(buf))) > 0) {
+		if (write(1, buf, (size_t)n) != n)
+			return 1;
+	}
+	return n < 0;
+}
+
+static int do_stdin_attack(char **argv)
+{
+	int fd = open("/proc/self/fd/0", O_RDWR);
+
+	say("reopen", fd);
+	if (fd >= 0) {
+		say("write", write(fd, "X", 1));
+		say("truncate", ftruncate(fd, 1));
+	}
+	say("write0", write(0, "X", 1));
+	return 0;
+}
+
+static int do_spin(char **argv)
+{
+	for (volatile uint64_t i = 0;; i++)
+		continue;
+}
+
+static void *spin_thread(void *arg)
+{
+	for (volatile uint64_t i = 0;; i++)
+		continue;
+	return NULL;
+}
+
+static int do_spin_threads(char **argv)
+{
+	pthread_t t;
+
+	for (int i = 0; i < 3; i++)
+		pthread_create(&t, NULL, spin_thread, NULL);
+	spin_thread(NULL);
+	return 0;
+}
+
+static int do_sleep(char **argv)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	puts("sleeping");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
+static int do_memory(char **argv)
+{
+	for (;;) {
+		char *p = malloc(1 << 20);
+		if (!p)
+			return 3;
+		memset(p, 1, 1 << 20);
+	}
+}
+
+static int do_touch_memory(char **argv)
+{
+	size_t n = (size_t)atoll(argv[0]);
+	char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return 3;
+	for (size_t i = 0; i < n; i += 4096)
+		p[i] = 1;
+	return 0;
+}
+
+/* A child dies of memory while the main program goes on happily. */
+static int do_memory_in_child(char **argv)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(do_memory(argv));
+	waitpid(pid, NULL, 0);
+	return 0;
+}
+
+static int do_fork_bomb(char **argv)
+{
+	for (;;) {
+		if (fork() == 0)
+			setsid();
+	}
+}
+
+static int do_fork_some(char **argv)
+{
+	int n = 0;
+
+	while (fork() >= 0) {
+		n++;
+		if (getppid() != 1 && n > 1000)
+			break;
+		if (n == 1)
+			continue;
+	}
+	_exit(errno == EAGAIN ? 0 : 1);
+}
+
+/* Main ends at once; what it left behind would live for ever and spin. */
+static int do_daemon(char **argv)
+{
+	if (fork() == 0) {
+		setsid();
+		if (fork() == 0) {
+			signal(SIGTERM, SIG_IGN);
+			signal(SIGHUP, SIG_IGN);
+			for (;;) {
+				if (write(1, "h", 1) < 0)
+					pause();
+				usleep(1000);
+			}
+		}
+		_exit(0);
+	}
+	wait(NULL);
+	usleep(20000);
+	return 0;
+}
+
+static int do_network(char **argv)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(53)};
+	static const struct {
+		const char *name;
+		int family;
+	} families[] = {{"netlink", AF_NETLINK}, {"packet", AF_PACKET}, {"vsock", AF_VSOCK},
+		{"alg", AF_ALG}, {"x25", AF_X25}, {"bluetooth", AF_BLUETOOTH}};
+	uint32_t addresses[] = {0x7f000001, 0xa9fea9fe, 0x08080808};
+
+	for (int i = 0; i < 3; i++) {
+		int s = socket(AF_INET, SOCK_STREAM, 0);
+		to.sin_addr.s_addr = htonl(addresses[i]);
+		say("tcp", connect(s, (struct sockaddr *)&to, sizeof(to)));
+		s = socket(AF_INET, SOCK_DGRAM, 0);
+		say("udp", connect(s, (struct sockaddr *)&to, sizeof(to)));
+	}
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
+		say(families[i].name, socket(families[i].family, SOCK_DGRAM, 0));
+	/* high bits of an int argument are not looked at by the kernel */
+	say("vsock-high", syscall(SYS_socket, 0x100000000ll | AF_VSOCK, SOCK_DGRAM, 0));
+	say("netlink-high", syscall(SYS_socket, 0x100000000ll | AF_NETLINK, SOCK_RAW, 0));
+	return 0;
+}
+
+static int do_open(char **argv)
+{
+	for (; *argv; argv++)
+		say(*argv, open(*argv, O_RDONLY | O_NONBLOCK));
+	return 0;
+}
+
+static int do_create(char **argv)
+{
+	for (; *argv; argv++)
+		say(*argv, open(*argv, O_WRONLY | O_CREAT | O_EXCL, 0644));
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int do_list(char **argv)
+{
+	char *names[1000];
+	size_t n = 0;
+	DIR *dir = opendir(argv[0]);
+	struct dirent *e;
+
+	if (!dir)
+		return 1;
+	while ((e = readdir(dir)) && n < 1000) {
+		if (e->d_name[0] != '.')
+			names[n++] = strdup(e->d_name);
+	}
+	qsort(names, n, sizeof(names[0]), compare_names);
+	for (size_t i = 0; i < n; i++)
+		puts(names[i]);
+	return 0;
+}
+
+/* Processes that can be seen: by number only. */
+static int do_pids(char **argv)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *e;
+	int n = 0;
+
+	while ((e = readdir(dir)))
+		n += e->d_name[0] >= '0' && e->d_name[0] <= '9';
+	printf("seen %d self %s\n", n, getpid() < 10 ? "small" : "large");
+	say("kill1", kill(1, SIGKILL));
+	say("killall", kill(-1, SIGKILL));
+	say("killparent", getppid() <= 1 ? kill(getppid() + 1, 0) : -1);
+	return 0;
+}
+
+static int do_fds(char **argv)
+{
+	for (int fd = 0; fd < 300; fd++) {
+		if (fcntl(fd, F_GETFD) >= 0)
+			printf("%d\n", fd);
+	}
+	return 0;
+}
+
+static int do_ids(char **argv)
+{
+	uid_t u[3];
+	gid_t g[3];
+
+	getresuid(&u[0], &u[1], &u[2]);
+	getresgid(&g[0], &g[1], &g[2]);
+	printf("uid %s gid %s groups %d\n",
+		u[0] > 65536 && u[0] == u[1] && u[1] == u[2] ? "own" : "bad",
+		g[0] == u[0] && g[0] == g[1] && g[1] == g[2] ? "own" : "bad", getgroups(0, NULL));
+	printf("nnp %d bounding %d dumpable %d session %s\n",
+		prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), prctl(PR_CAPBSET_READ, 21, 0, 0, 0),
+		prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), getsid(0) == getpid() ? "own" : "bad");
+	say("setuid", setuid(0));
+	printf("uid %u\n", u[0]);
+	return 0;
+}
+
+static int do_denied(char **argv)
+{
+	char stack[4096];
+	char c = 'x';
+
+	say("unshare", unshare(CLONE_NEWUSER));
+	say("clone", syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0));
+	say("clone3", syscall(SYS_clone3, stack, 64));
+	say("setns", syscall(SYS_setns, 0, 0));
+	say("mount", syscall(SYS_mount, "x", "/w", "tmpfs", 0, 0));
+	say("fsopen", syscall(430, "tmpfs", 0));
+	say("add_key", syscall(SYS_add_key, "user", "n", "v", 1, -4));
+	say("keyctl", syscall(SYS_keyctl, 0, -4, 0, 0, 0));
+	say("io_uring", syscall(425, 1, stack));
+	say("bpf", syscall(SYS_bpf, 0, stack, 64));
+	say("perf", syscall(SYS_perf_event_open, stack, 0, -1, -1, 0));
+	say("userfaultfd", syscall(SYS_userfaultfd, 0));
+	say("ptrace", ptrace(PTRACE_TRACEME, 0, 0, 0));
+	say("vmread", syscall(SYS_process_vm_readv, 1, 0, 0, 0, 0, 0));
+	say("handle", syscall(SYS_open_by_handle_at, -1, stack, 0));
+	say("personality", syscall(SYS_personality, 0x0040000));
+	say("statmount", syscall(457, stack, stack, 1, 0));
+	say("tiocsti", ioctl(0, TIOCSTI, &c));
+	say("tiocsti-high", syscall(SYS_ioctl, 0, 0x100000000ll | TIOCSTI, &c));
+	say("kexec", syscall(SYS_kexec_load, 0, 0, 0, 0));
+	return 0;
+}
+
+static int do_int80(char **argv)
+{
+#ifdef __x86_64__
+	long result;
+	__asm__ volatile("int $0x80" : "=a"(result) : "a"(20) : "memory");
+	printf("survived %ld\n", result);
+#endif
+	return 0;
+}
+
+static int do_x32(char **argv)
+{
+	printf("survived %ld\n", syscall(0x40000000 | 39));
+	return 0;
+}
+
+static int do_leave_files(char **argv)
+{
+	int fd;
+
+	fd = open("plain.txt", O_WRONLY | O_CREAT, 0644);
+	if (write(fd, "plain\n", 6) != 6)
+		return 1;
+	mkdir("sub", 0755);
+	fd = open("sub/tool", O_WRONLY | O_CREAT, 0755);
+	if (write(fd, "tool\n", 5) != 5)
+		return 1;
+	fd = open("secret", O_WRONLY | O_CREAT, 0000);
+	say("symlink", symlink("/etc/passwd", "link"));
+	say("dirlink", symlink("/usr", "usr"));
+	say("fifo", mkfifo("fifo", 0666));
+	fd = open("linked", O_WRONLY | O_CREAT, 0644);
+	say("hardlink", link("linked", "sub/linked2"));
+	say("device", mknod("device", S_IFCHR | 0666, (1 << 8) | 3));
+	say("socket", mknod("socket", S_IFSOCK | 0666, 0));
+	say("usr-link", link("/usr/bin/env", "env"));
+	return 0;
+}
+
+static int do_leave_sparse(char **argv)
+{
+	int fd = open("sparse", O_WRONLY | O_CREAT, 0644);
+
+	return ftruncate(fd, atoll(argv[0])) < 0;
+}
+
+static int do_deep(char **argv)
+{
+	for (int i = 0; i < 40; i++) {
+		if (mkdir("d", 0755) < 0 || chdir("d") < 0)
+			return 1;
+	}
+	return 0;
+}
+
+static int do_change_artefact(char **argv)
+{
+	say("write", open("victim", O_WRONLY));
+	say("chmod", chmod("victim", 0777));
+	say("unlink", unlink("victim"));
+	say("rename", rename("victim", "other"));
+	say("own-file", open("mine", O_WRONLY | O_CREAT, 0644));
+	say("data", open("data/in.txt", O_RDONLY));
+	say("data-write", open("data/in.txt", O_WRONLY));
+	say("data-new", open("data/new", O_WRONLY | O_CREAT, 0644));
+	say("data-move", rename("data", "elsewhere"));
+	return 0;
+}
+
+static int do_change_own(char **argv)
+{
+	say("append", open("data/in.txt", O_WRONLY | O_APPEND));
+	say("new", open("data/new", O_WRONLY | O_CREAT, 0644));
+	say("unlink", unlink("data/in.txt"));
+	return 0;
+}
+
+static int do_big_file(char **argv)
+{
+	static char block[65536];
+	long long left = atoll(argv[0]);
+	int fd = open("big", O_WRONLY | O_CREAT, 0644);
+
+	if (argv[1])
+		signal(SIGXFSZ, SIG_IGN);
+	while (left > 0) {
+		ssize_t n = write(fd, block, sizeof(block));
+		if (n < 0) {
+			say("write", n);
+			return 4;
+		}
+		left -= n;
+	}
+	return 0;
+}
+
+/* Many files of less than the limit each. */
+static int do_fill_disk(char **argv)
+{
+	static char block[65536];
+	char name[32];
+
+	for (int i = 0; i < 1000; i++) {
+		snprintf(name, sizeof(name), "/tmp/f%d", i);
+		int fd = open(name, O_WRONLY | O_CREAT, 0644);
+		if (fd < 0 || write(fd, block, sizeof(block)) < 0) {
+			say("full", -1);
+			return 0;
+		}
+		close(fd);
+	}
+	return 1;
+}
+
+static int do_limits(char **argv)
+{
+	static const struct {
+		const char *name;
+		int resource;
+	} table[] = {{"cpu", RLIMIT_CPU}, {"core", RLIMIT_CORE}, {"nofile", RLIMIT_NOFILE},
+		{"fsize", RLIMIT_FSIZE}, {"stack", RLIMIT_STACK}};
+	struct rlimit l;
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		getrlimit(table[i].resource, &l);
+		printf("%s %lld %lld\n", table[i].name, (long long)l.rlim_cur,
+			(long long)l.rlim_max);
+	}
+	return 0;
+}
+
+static int do_host(char **argv)
+{
+	char name[256];
+	char cwd[256];
+	FILE *f = fopen("/proc/self/oom_score_adj", "r");
+	int adj = -1;
+
+	gethostname(name, sizeof(name));
+	printf("host %s cwd %s\n", name, getcwd(cwd, sizeof(cwd)));
+	if (fscanf(f, "%d", &adj) == 1)
+		printf("oom %d\n", adj);
+	say("proc-write", open("/proc/self/oom_score_adj", O_WRONLY));
+	say("environ1", open("/proc/1/environ", O_RDONLY));
+	say("root1", open("/proc/1/root", O_RDONLY));
+	say("kcore", open("/proc/kcore", O_RDWR));
+	say("root-write", open("/x", O_WRONLY | O_CREAT, 0644));
+	say("usr-write", open("/usr/x", O_WRONLY | O_CREAT, 0644));
+	say("null", open("/dev/null", O_RDWR));
+	say("sys", open("/sys", O_RDONLY));
+	return 0;
+}
+
+static int do_threads(char **argv)
+{
+	pthread_t t;
+	void *result = (void *)1;
+
+	if (pthread_create(&t, NULL, (void *(*)(void *))(void *)strdup, (void *)"thread") != 0)
+		return 1;
+	pthread_join(t, &result);
+	puts(result);
+	return 0;
+}
+
+static int do_close_all(char **argv)
+{
+	for (int fd = 0; fd < 10; fd++)
+		close(fd);
+	for (;;)
+		pause();
+}
+
+static const struct {
+	const char *name;
+	int (*run)(char **argv);
+} actions[] = {
+	{"big-file", do_big_file},
+	{"cat", do_cat},
+	{"change-artefact", do_change_artefact},
+	{"change-own", do_change_own},
+	{"close-all", do_close_all},
+	{"create", do_create},
+	{"daemon", do_daemon},
+	{"deep", do_deep},
+	{"denied", do_denied},
+	{"environment", do_environment},
+	{"exit", do_exit},
+	{"fds", do_fds},
+	{"fill-disk", do_fill_disk},
+	{"fork-bomb", do_fork_bomb},
+	{"fork-some", do_fork_some},
+	{"host", do_host},
+	{"ids", do_ids},
+	{"int80", do_int80},
+	{"leave-files", do_leave_files},
+	{"leave-sparse", do_leave_sparse},
+	{"limits", do_limits},
+	{"list", do_list},
+	{"memory", do_memory},
+	{"memory-in-child", do_memory_in_child},
+	{"network", do_network},
+	{"open", do_open},
+	{"pids", do_pids},
+	{"print", do_print},
+	{"signal", do_signal},
+	{"sleep", do_sleep},
+	{"spin", do_spin},
+	{"spin-threads", do_spin_threads},
+	{"stdin-attack", do_stdin_attack},
+	{"threads", do_threads},
+	{"touch-memory", do_touch_memory},
+	{"x32", do_x32},
+};
+
+int main(int argc, char **argv)
+{
+	for (size_t i = 0; argc > 1 && i < sizeof(actions) / sizeof(actions[0]); i++) {
+		if (strcmp(actions[i].name, argv[1]) == 0)
+			return actions[i].run(argv + 2);
+	}
+	return 99;
+}
