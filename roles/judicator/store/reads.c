@@ -17,8 +17,8 @@
 
 static struct str state_text(const struct rows_task *t, char out[STATE_MAX])
 {
-	int n = snprintf(out, STATE_MAX, "%s.%lld.%lld", task_status_name(t->status), (long long)t->attempt,
-		(long long)t->case_no);
+	int n = snprintf(out, STATE_MAX, "%s.%lld.%lld", task_status_name(t->status),
+		(long long)t->attempt, (long long)t->case_no);
 
 	return (struct str){out, (size_t)n};
 }
@@ -87,8 +87,8 @@ static bool is_wanted(const struct msg_get_request *request, const struct msg_ge
 	return !str_eq(item->known, state_text(t, state));
 }
 
-static int texts_fill(struct rules *r, const struct msg_get_request *request, const struct rows_task *t,
-	struct msg_task_view *v)
+static int texts_fill(struct rules *r, const struct msg_get_request *request,
+	const struct rows_task *t, struct msg_task_view *v)
 {
 	int err = 0;
 
@@ -108,7 +108,8 @@ int reads_get(struct rules *r, const struct msg_get_request *request, struct msg
 
 	*reply = (struct msg_get_reply){.tasks.items = views, .missing.items = missing};
 	for (size_t i = 0; i < n && bytes < STORE_REPLY_BYTES; i++) {
-		const struct msg_get_item *item = codec_item(request->items, struct msg_get_item, i);
+		const struct msg_get_item *item =
+			codec_item(request->items, struct msg_get_item, i);
 		struct rows_task t;
 		int err = r->rows->ops->task_get(r->rows, &item->id, &t);
 
@@ -148,8 +149,8 @@ static bool is_any(struct str condition)
 static bool is_match(const struct msg_search_request *q, const struct rows_task *t)
 {
 	return (is_any(q->user) || str_is(q->user, t->user)) &&
-		(is_any(q->status) || str_is(q->status, task_status_name(t->status))) &&
-		(is_any(q->language) || str_is(q->language, t->language));
+	       (is_any(q->status) || str_is(q->status, task_status_name(t->status))) &&
+	       (is_any(q->language) || str_is(q->language, t->language));
 }
 
 static bool on_search_step(void *arg, const struct rows_task *t)
@@ -185,7 +186,8 @@ static bool walk_start(const struct msg_search_request *q, struct rows_walk *wal
 	return is_any(q->after) || (str_to_i64(q->after, &walk->after_us) && walk->after_us > 0);
 }
 
-int reads_search(struct rules *r, const struct msg_search_request *request, struct msg_search_reply *reply)
+int reads_search(
+	struct rules *r, const struct msg_search_request *request, struct msg_search_reply *reply)
 {
 	struct search s = {.r = r, .request = request, .reply = reply};
 	struct rows_walk walk;
@@ -195,7 +197,8 @@ int reads_search(struct rules *r, const struct msg_search_request *request, stru
 	*reply = (struct msg_search_reply){0};
 	if (!walk_start(request, &walk))
 		return STORE_UNKNOWN;
-	reply->tasks.items = record_alloc(r->arena, (size_t)request->limit * sizeof(struct msg_task_view));
+	reply->tasks.items =
+		record_alloc(r->arena, (size_t)request->limit * sizeof(struct msg_task_view));
 	err = r->rows->ops->walk(r->rows, &walk, on_search_step, &s);
 	if (err < 0 || s.err < 0)
 		return err < 0 ? err : s.err;

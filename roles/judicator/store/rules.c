@@ -160,22 +160,29 @@ static void disown(struct rows_task *t)
 	t->epoch = t->assign_seq = 0;
 }
 
+enum back_why {
+	BACK_UNDONE, /* the claim never left here: as if it had not been, but for the attempt */
+	BACK_UNHELD, /* the executor does not have it; uncounted too */
+	BACK_LOST,   /* lost with its executor: counted */
+};
+
 /* Gives an owned task back to the queue, or up. */
-static int back(struct rules *r, struct rows_task *t, bool counted)
+static int back(struct rules *r, struct rows_task *t, enum back_why why)
 {
-	t->retries += counted;
+	t->retries += why == BACK_LOST;
 	t->case_no = 0;
-	if (counted && t->retries > r->max_retries) {
+	if (why == BACK_LOST && t->retries > r->max_retries) {
 		t->place = ROWS_DONE;
 		t->status = TASK_ERROR;
 		t->verdict = VERDICT_SYSTEM_ERROR;
 		t->done_us = r->now_us;
 		snprintf(t->message, sizeof(t->message),
-			"lost with its executor %lld times, the last time with %s", (long long)t->retries,
-			t->executor);
+			"lost with its executor %lld times, the last time with %s",
+			(long long)t->retries, t->executor);
 	} else {
 		t->place = ROWS_QUEUED;
-		t->status = task_status_back(t->status, counted);
+		if (why != BACK_UNDONE || t->status != TASK_PENDING)
+			t->status = TASK_RETRYING;
 		if (t->status == TASK_PENDING)
 			t->start_us = 0; /* nobody has begun */
 	}
@@ -190,7 +197,7 @@ static int back_all(struct rules *r, struct str name, int64_t first, int64_t las
 	int err = r->rows->ops->owned(r->rows, name, first, last, &owned);
 
 	for (size_t i = 0; err >= 0 && i < owned.count; i++)
-		err = back(r, &owned.items[i], true);
+		err = back(r, &owned.items[i], BACK_LOST);
 	return err;
 }
 
@@ -223,8 +230,8 @@ static bool bytes_eq(struct str a, struct str b)
 }
 
 /* An add that comes again: the same content is as good as done, other content is a conflict. */
-static int add_again(struct rules *r, const struct msg_add_request *request, struct str doc, struct str labels,
-	const struct rows_task *t, struct msg_add_reply *reply)
+static int add_again(struct rules *r, const struct msg_add_request *request, struct str doc,
+	struct str labels, const struct rows_task *t, struct msg_add_reply *reply)
 {
 	struct str old_doc, old_labels;
 	int err = r->rows->ops->text_get(r->rows, t, ROWS_DOC, r->arena, &old_doc);
@@ -235,15 +242,16 @@ static int add_again(struct rules *r, const struct msg_add_request *request, str
 		return err;
 	reply->status = str_from(task_status_name(t->status));
 	reply->add_time_us = t->add_us;
-	if (!bytes_eq(old_doc, doc) || !bytes_eq(old_labels, labels) || t->priority != request->priority ||
+	if (!bytes_eq(old_doc, doc) || !bytes_eq(old_labels, labels) ||
+		t->priority != request->priority ||
 		!bytes_eq(str_from(t->language), request->language) ||
 		!bytes_eq(str_from(t->user), request->user))
 		return STORE_CONFLICT;
 	return STORE_OK;
 }
 
-static int add_new(struct rules *r, const struct msg_add_request *request, struct str doc, struct str labels,
-	struct msg_add_reply *reply)
+static int add_new(struct rules *r, const struct msg_add_request *request, struct str doc,
+	struct str labels, struct msg_add_reply *reply)
 {
 	struct rows_task t = {
 		.id = request->id,
@@ -373,7 +381,8 @@ int rules_drop(struct rules *r, struct str name)
 	return err < 0 ? err : STORE_OK;
 }
 
-int rules_undo(struct rules *r, const struct id *id, struct str name, int64_t epoch, int64_t attempt)
+int rules_undo(
+	struct rules *r, const struct id *id, struct str name, int64_t epoch, int64_t attempt)
 {
 	struct rows_task t;
 	int err = r->rows->ops->task_get(r->rows, id, &t);
@@ -385,7 +394,7 @@ int rules_undo(struct rules *r, const struct id *id, struct str name, int64_t ep
 	if (t.place != ROWS_OWNED || !bytes_eq(str_from(t.executor), name) || t.epoch != epoch ||
 		t.attempt != attempt)
 		return STORE_STALE;
-	err = back(r, &t, false);
+	err = back(r, &t, BACK_UNDONE);
 	return err < 0 ? err : STORE_OK;
 }
 
@@ -423,10 +432,12 @@ static void tell_cancel(struct report *p, const struct id *id, int64_t attempt)
 	p->cancel[p->out->reply.cancel.count++] = (struct msg_task_ref){*id, attempt};
 }
 
-static void complete_fill(struct rules *r, struct rows_task *t, const struct msg_complete_item *item)
+static void complete_fill(
+	struct rules *r, struct rows_task *t, const struct msg_complete_item *item)
 {
-	bool is_known = task_status_parse(item->status, &t->status) && task_status_is_result(t->status) &&
-		verdict_parse(item->verdict, &t->verdict) && t->verdict != VERDICT_NONE;
+	bool is_known = task_status_parse(item->status, &t->status) &&
+			task_status_is_result(t->status) &&
+			verdict_parse(item->verdict, &t->verdict) && t->verdict != VERDICT_NONE;
 
 	t->place = ROWS_DONE;
 	t->done_us = r->now_us;
@@ -436,7 +447,8 @@ static void complete_fill(struct rules *r, struct rows_task *t, const struct msg
 	/* An executor that speaks another language than we: refusing would make it send the same for ever. */
 	t->status = TASK_ERROR;
 	t->verdict = VERDICT_SYSTEM_ERROR;
-	snprintf(t->message, sizeof(t->message), "%s sent a result that was not understood", t->executor);
+	snprintf(t->message, sizeof(t->message), "%s sent a result that was not understood",
+		t->executor);
 }
 
 /* for (id, a) complete: owned by (name, epoch, a) -> done, accepted; else cancel */
@@ -446,7 +458,8 @@ static int step_complete(struct report *p)
 	struct rows *rows = p->r->rows;
 
 	for (size_t i = 0; i < list->count; i++) {
-		const struct msg_complete_item *item = codec_item(*list, struct msg_complete_item, i);
+		const struct msg_complete_item *item =
+			codec_item(*list, struct msg_complete_item, i);
 		struct rows_task *t = owned_find(p, &item->id, item->attempt);
 		int err;
 
@@ -489,7 +502,8 @@ static int step_executing(struct report *p)
 	const struct codec_list *list = &p->request->executing;
 
 	for (size_t i = 0; i < list->count; i++) {
-		const struct msg_executing_item *item = codec_item(*list, struct msg_executing_item, i);
+		const struct msg_executing_item *item =
+			codec_item(*list, struct msg_executing_item, i);
 		struct rows_task *t = owned_find(p, &item->id, item->attempt);
 		int err;
 
@@ -518,7 +532,7 @@ static int step_unlisted(struct report *p)
 			p->in_flight++;
 			continue;
 		}
-		err = back(p->r, t, false);
+		err = back(p->r, t, BACK_UNHELD);
 		if (err < 0)
 			return err;
 	}
@@ -652,8 +666,8 @@ static int report_steps(struct report *p)
 	p->listed = record_alloc(p->r->arena, p->owned.count + 1);
 	memset(p->listed, 0, p->owned.count + 1);
 	p->accepted = record_alloc(p->r->arena, (q->complete.count + 1) * sizeof(*p->accepted));
-	p->cancel = record_alloc(p->r->arena,
-		(q->complete.count + q->executing.count + 1) * sizeof(*p->cancel));
+	p->cancel = record_alloc(
+		p->r->arena, (q->complete.count + q->executing.count + 1) * sizeof(*p->cancel));
 	p->out->reply.accepted.items = p->accepted;
 	p->out->reply.cancel.items = p->cancel;
 	err = step_complete(p);
@@ -689,6 +703,7 @@ int rules_report(struct rules *r, const struct msg_report_request *request, enum
 	rows_list_fini(&p.owned);
 	if (err < 0)
 		return err;
-	out->says_something = out->reply.accepted.count || out->reply.cancel.count || out->reply.assign.count;
+	out->says_something =
+		out->reply.accepted.count || out->reply.cancel.count || out->reply.assign.count;
 	return STORE_OK;
 }

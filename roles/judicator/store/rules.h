@@ -65,8 +65,8 @@ enum rows_text { ROWS_DOC, ROWS_RESULT, ROWS_LABELS };
 struct rows_walk {
 	int64_t after_us; /* exclusive; 0 ascending or INT64_MAX descending = from the beginning */
 	bool ascending;
-	struct str label; /* present: only tasks having it; the backend must see to it */
-	struct str user;  /* present: the backend may skip other users' tasks */
+	struct str label;  /* present: only tasks having it; the backend must see to it */
+	struct str user;   /* present: the backend may skip other users' tasks */
 	struct str status; /* present: the backend may skip tasks of another status */
 };
 typedef bool rows_visit_fn(void *arg, const struct rows_task *task); /* false ends the walk */
@@ -74,30 +74,37 @@ typedef void rows_executor_fn(void *arg, const struct rows_executor *row, int64_
 
 /* Results: 0, ROWS_NONE where said, or negative errno. */
 struct rows_ops {
-	int (*executor_get)(struct rows *rows, struct str name, struct rows_executor *out); /* or NONE */
+	int (*executor_get)(
+		struct rows *rows, struct str name, struct rows_executor *out); /* or NONE */
 	int (*executor_put)(struct rows *rows, const struct rows_executor *row);
-	int (*executor_seen)(struct rows *rows, const struct rows_executor *row); /* writes last_seq only */
+	int (*executor_seen)(
+		struct rows *rows, const struct rows_executor *row); /* writes last_seq only */
 	int (*executor_each)(struct rows *rows, rows_executor_fn *visit, void *arg); /* by name */
-	int (*task_get)(struct rows *rows, const struct id *id, struct rows_task *out); /* or NONE */
-	int (*task_add)(struct rows *rows, const struct rows_task *task, struct str doc, struct str labels);
+	int (*task_get)(
+		struct rows *rows, const struct id *id, struct rows_task *out); /* or NONE */
+	int (*task_add)(
+		struct rows *rows, const struct rows_task *task, struct str doc, struct str labels);
 	int (*task_put)(struct rows *rows, const struct rows_task *task);
 	/* Status and case of a claim for readers; need not be durable, need not be seen by the rules before the transaction ends. */
 	int (*task_progress)(struct rows *rows, const struct rows_task *task);
 	/* Appends the tasks owned by name under an epoch in [first, last], in any order. */
-	int (*owned)(struct rows *rows, struct str name, int64_t first, int64_t last, struct rows_list *out);
-	int (*head)(struct rows *rows, struct str language, struct rows_task *out); /* best waiting; or NONE */
+	int (*owned)(struct rows *rows, struct str name, int64_t first, int64_t last,
+		struct rows_list *out);
+	int (*head)(struct rows *rows, struct str language,
+		struct rows_task *out); /* best waiting; or NONE */
 	/* Memory from the arena, or lent for as long as the answer lives. Absent when there is none. */
-	int (*text_get)(struct rows *rows, const struct rows_task *task, enum rows_text what, struct record *arena,
-		struct str *out);
+	int (*text_get)(struct rows *rows, const struct rows_task *task, enum rows_text what,
+		struct record *arena, struct str *out);
 	int (*result_put)(struct rows *rows, const struct rows_task *task, struct str result);
-	int (*walk)(struct rows *rows, const struct rows_walk *walk, rows_visit_fn *visit, void *arg);
+	int (*walk)(
+		struct rows *rows, const struct rows_walk *walk, rows_visit_fn *visit, void *arg);
 	bool (*has_room)(struct rows *rows); /* for new tasks */
 };
 
 struct rows { /* first member of a backend's own structure */
 	const struct rows_ops *ops;
 	int64_t last_add_us; /* of all tasks ever added: the backend fills it when it opens */
-	int64_t queued;      /* tasks waiting: likewise; the backend puts it back when it takes an operation back */
+	int64_t queued; /* tasks waiting: likewise; the backend puts it back when it takes an operation back */
 };
 
 /* What readers and waiting executors must hear of. */
@@ -123,15 +130,18 @@ struct rules {
 /* All return an enum store_status, or a negative errno: take everything back. */
 int rules_add(struct rules *r, const struct msg_add_request *request, struct msg_add_reply *reply);
 int rules_cancel(struct rules *r, const struct id *id);
-int rules_register(struct rules *r, struct str name, int64_t base, struct msg_register_reply *reply);
+int rules_register(
+	struct rules *r, struct str name, int64_t base, struct msg_register_reply *reply);
 int rules_report(struct rules *r, const struct msg_report_request *request, enum report_mode mode,
 	struct store_report *out);
-int rules_undo(struct rules *r, const struct id *id, struct str name, int64_t epoch, int64_t attempt);
+int rules_undo(
+	struct rules *r, const struct id *id, struct str name, int64_t epoch, int64_t attempt);
 int rules_lose(struct rules *r, struct str name, int64_t epoch, int64_t seq);
 int rules_drop(struct rules *r, struct str name);
 
 /* Reads (reads.c). */
 int reads_get(struct rules *r, const struct msg_get_request *request, struct msg_get_reply *reply);
-int reads_search(struct rules *r, const struct msg_search_request *request, struct msg_search_reply *reply);
+int reads_search(
+	struct rules *r, const struct msg_search_request *request, struct msg_search_reply *reply);
 /* *list from the arena. */
 int reads_executors(struct rules *r, bool hidden_too, struct store_executor **list, unsigned *n);

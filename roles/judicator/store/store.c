@@ -6,6 +6,7 @@
 
 static const struct store_ops *const stores[] = {
 	&store_memory,
+	&store_sqlite,
 };
 
 const struct store_ops *store_find(struct str name)

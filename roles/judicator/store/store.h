@@ -22,14 +22,14 @@ struct store;
 
 enum store_status {
 	STORE_OK,
-	STORE_UNKNOWN,   /* no such task or executor */
-	STORE_CONFLICT,  /* add: same id, other content */
-	STORE_DONE,      /* cancel: done already */
-	STORE_STALE,     /* report: an older seq, touch nothing; lose: (epoch, seq) moved on */
-	STORE_FENCED,    /* report: older or dead epoch */
-	STORE_E_BUSY,    /* queue full: nothing happened, try later */
-	STORE_E_FULL,    /* add: below the reserve of free disk */
-	STORE_E_FAILED,  /* the store itself failed; nothing happened (logged) */
+	STORE_UNKNOWN,  /* no such task or executor */
+	STORE_CONFLICT, /* add: same id, other content */
+	STORE_DONE,     /* cancel: done already */
+	STORE_STALE,    /* report: an older seq, touch nothing; lose: (epoch, seq) moved on */
+	STORE_FENCED,   /* report: older or dead epoch */
+	STORE_E_BUSY,   /* queue full: nothing happened, try later */
+	STORE_E_FULL,   /* add: below the reserve of free disk */
+	STORE_E_FAILED, /* the store itself failed; nothing happened (logged) */
 };
 
 struct store_options {
@@ -39,15 +39,16 @@ struct store_options {
 	int64_t max_retries;   /* counted losses before error */
 	/* Called from the loop after verbs that changed tasks: ids whose readers would see a difference, and languages in which work was
 	 * queued (added or returned). Local changes only. May be NULL. */
-	void (*on_changed)(void *arg, const struct id *ids, unsigned n_ids, const struct str *languages, unsigned n_languages);
+	void (*on_changed)(void *arg, const struct id *ids, unsigned n_ids,
+		const struct str *languages, unsigned n_languages);
 	void *arg;
 };
 
 /* What report() did, besides the reply. */
 struct store_report {
-	enum store_status status; /* OK, STALE, FENCED, E_* */
+	enum store_status status;      /* OK, STALE, FENCED, E_* */
 	struct msg_report_reply reply; /* seq, fenced, accepted, cancel, assign (docs as text) */
-	bool says_something;      /* fenced, or any list not empty */
+	bool says_something;           /* fenced, or any list not empty */
 	/* There was room, and the best task offered has been lost with an executor before (it must run alone) but could not be given:
 	 * this executor holds something else. The judicator drains an executor for it (rpc/README.md). */
 	bool lone_waiting;
@@ -65,41 +66,51 @@ struct store_executor {
 
 typedef void store_add_fn(void *arg, enum store_status status, const struct msg_add_reply *reply);
 typedef void store_done_fn(void *arg, enum store_status status);
-typedef void store_register_fn(void *arg, enum store_status status, const struct msg_register_reply *reply);
+typedef void store_register_fn(
+	void *arg, enum store_status status, const struct msg_register_reply *reply);
 typedef void store_report_fn(void *arg, const struct store_report *report);
 typedef void store_get_fn(void *arg, enum store_status status, const struct msg_get_reply *reply);
-typedef void store_search_fn(void *arg, enum store_status status, const struct msg_search_reply *reply);
-typedef void store_executors_fn(void *arg, enum store_status status, const struct store_executor *list, unsigned n);
+typedef void store_search_fn(
+	void *arg, enum store_status status, const struct msg_search_reply *reply);
+typedef void store_executors_fn(
+	void *arg, enum store_status status, const struct store_executor *list, unsigned n);
 typedef void store_count_fn(void *arg, enum store_status status, int64_t pending);
 
 struct store_ops {
 	const char *name;
 	/* 0, or -errno after logging what to do. */
 	int (*open)(struct loop *loop, const struct store_options *options, struct store **out);
-	void (*close)(struct store *store); /* finishes what was called (callbacks fire), then frees */
-	void (*add)(struct store *store, const struct msg_add_request *request, store_add_fn *cb, void *arg);
+	void (*close)(
+		struct store *store); /* finishes what was called (callbacks fire), then frees */
+	void (*add)(struct store *store, const struct msg_add_request *request, store_add_fn *cb,
+		void *arg);
 	void (*cancel)(struct store *store, struct id id, store_done_fn *cb, void *arg);
-	void (*enroll)(struct store *store, struct str executor, int64_t base, store_register_fn *cb, void *arg);
-	void (*report)(struct store *store, const struct msg_report_request *request, enum report_mode mode,
-		store_report_fn *cb, void *arg);
+	void (*enroll)(struct store *store, struct str executor, int64_t base,
+		store_register_fn *cb, void *arg);
+	void (*report)(struct store *store, const struct msg_report_request *request,
+		enum report_mode mode, store_report_fn *cb, void *arg);
 	/* Gives a claim back that never left: still exactly (executor, epoch, attempt) -> back, uncounted. STALE otherwise. */
-	void (*undo)(struct store *store, struct id id, struct str executor, int64_t epoch, int64_t attempt,
-		store_done_fn *cb, void *arg);
+	void (*undo)(struct store *store, struct id id, struct str executor, int64_t epoch,
+		int64_t attempt, store_done_fn *cb, void *arg);
 	/* Row == (epoch, alive, seq) -> dead, its tasks return, counted. STALE otherwise; UNKNOWN: no such name. */
-	void (*lose)(struct store *store, struct str executor, int64_t epoch, int64_t seq, store_done_fn *cb, void *arg);
+	void (*lose)(struct store *store, struct str executor, int64_t epoch, int64_t seq,
+		store_done_fn *cb, void *arg);
 	/* Hides a dead executor from the list; epoch and dead are kept for ever. STALE: it lives (again). */
 	void (*drop)(struct store *store, struct str executor, store_done_fn *cb, void *arg);
 	void (*executors)(struct store *store, bool hidden_too, store_executors_fn *cb, void *arg);
 	/* Each item whose state differs from `known` (done_only: and which is done); `missing` for unknown ids. Does not wait
 	 * (the judicator does). A reply ends early once it holds STORE_REPLY_BYTES: what is left out still differs, ask again. */
-	void (*get)(struct store *store, const struct msg_get_request *request, store_get_fn *cb, void *arg);
+	void (*get)(struct store *store, const struct msg_get_request *request, store_get_fn *cb,
+		void *arg);
 	/* A page may be shorter than its limit, even empty, while `next` is present: a search stops after having looked at
 	 * STORE_SEARCH_STEPS tasks. UNKNOWN: `after` is not a `next` of ours. */
-	void (*search)(struct store *store, const struct msg_search_request *request, store_search_fn *cb, void *arg);
+	void (*search)(struct store *store, const struct msg_search_request *request,
+		store_search_fn *cb, void *arg);
 	void (*pending)(struct store *store, store_count_fn *cb, void *arg); /* tasks waiting */
 };
 
-#define STORE_REPLY_BYTES (INT64_C(64) << 20) /* documents and results in one reply, before the one that crosses it */
+#define STORE_REPLY_BYTES                                                                          \
+	(INT64_C(64) << 20) /* documents and results in one reply, before the one that crosses it */
 #define STORE_SEARCH_STEPS 50000
 #define STORE_EXECUTOR_MAX 64 /* bytes of a name: longer is a bug of the caller */
 
@@ -112,7 +123,8 @@ extern const struct store_ops store_sqlite;
 /* By name; NULL when unknown. */
 const struct store_ops *store_find(struct str name);
 /* Memory only: a second handle on the same data (several judicators on one store, tests). on_changed is per handle. */
-int store_memory_share(struct store *store, const struct store_options *options, struct store **out) must_check;
+int store_memory_share(
+	struct store *store, const struct store_options *options, struct store **out) must_check;
 
 /* What the SQLite row has done since it was opened. */
 struct store_sqlite_stats {

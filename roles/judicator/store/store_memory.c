@@ -52,7 +52,8 @@ struct mem_data {
 struct mem_store {
 	struct verbs verbs;
 	struct mem_data *data;
-	struct list done; /* struct verb_op, to be answered */
+	struct list done,
+		answering; /* struct verb_op, to be answered: in the next walk, in this one */
 	struct defer answers;
 	struct rules_changes changes;
 };
@@ -236,7 +237,8 @@ static void task_leave(struct mem_data *d, struct mem_task *task)
 	}
 }
 
-static int mem_task_add(struct rows *rows, const struct rows_task *row, struct str doc, struct str labels)
+static int mem_task_add(
+	struct rows *rows, const struct rows_task *row, struct str doc, struct str labels)
 {
 	struct mem_data *d = data_of(rows);
 	struct mem_task *task = mem_alloc(sizeof(*task));
@@ -275,7 +277,8 @@ static int mem_task_progress(struct rows *rows, const struct rows_task *row)
 	return 0;
 }
 
-static int mem_owned(struct rows *rows, struct str name, int64_t first, int64_t last, struct rows_list *out)
+static int mem_owned(
+	struct rows *rows, struct str name, int64_t first, int64_t last, struct rows_list *out)
 {
 	struct mem_executor *e = executor_find(data_of(rows), name);
 
@@ -349,7 +352,8 @@ static size_t order_count(const struct mem_data *d, int64_t us)
 	return low;
 }
 
-static int mem_walk(struct rows *rows, const struct rows_walk *walk, rows_visit_fn *visit, void *arg)
+static int mem_walk(
+	struct rows *rows, const struct rows_walk *walk, rows_visit_fn *visit, void *arg)
 {
 	struct mem_data *d = data_of(rows);
 	size_t at = order_count(d, walk->ascending ? walk->after_us : walk->after_us - 1);
@@ -428,20 +432,25 @@ static void data_drop(struct mem_data *d)
 
 /* --- handles --- */
 
+static void answers_give(struct mem_store *m)
+{
+	struct list *link;
+
+	/* A callback may close the store, which empties the list. */
+	while ((link = list_first(&m->answering))) {
+		list_del(link);
+		verb_answer(list_entry(link, struct verb_op, link));
+	}
+	rules_changes_deliver(&m->changes, &m->verbs.options);
+}
+
+/* What the callbacks call is answered by the next one: a caller that never ends must not hold the loop. */
 static void on_answers(void *arg)
 {
 	struct mem_store *m = arg;
-	struct list done;
 
-	list_init(&done);
-	list_splice_tail(&done, &m->done);
-	while (!list_is_empty(&done)) {
-		struct verb_op *op = list_entry(list_first(&done), struct verb_op, link);
-
-		list_del(&op->link);
-		verb_answer(op);
-	}
-	rules_changes_deliver(&m->changes, &m->verbs.options);
+	list_splice_tail(&m->answering, &m->done);
+	answers_give(m);
 }
 
 static void mem_submit(struct verbs *verbs, struct verb_op *op)
@@ -453,7 +462,8 @@ static void mem_submit(struct verbs *verbs, struct verb_op *op)
 	loop_defer(m->verbs.loop, &m->answers);
 }
 
-static struct store *handle_new(struct loop *loop, const struct store_options *options, struct mem_data *data)
+static struct store *handle_new(
+	struct loop *loop, const struct store_options *options, struct mem_data *data)
 {
 	struct mem_store *m = mem_alloc(sizeof(*m));
 
@@ -465,6 +475,7 @@ static struct store *handle_new(struct loop *loop, const struct store_options *o
 	m->data = data;
 	data->handles++;
 	list_init(&m->done);
+	list_init(&m->answering);
 	defer_init(&m->answers, on_answers, m);
 	return &m->verbs.store;
 }
@@ -479,12 +490,15 @@ static void mem_close(struct store *store)
 {
 	struct mem_store *m = container_of(store, struct mem_store, verbs.store);
 
-	while (!list_is_empty(&m->done) || m->changes.n_ids || m->changes.n_languages)
+	do
 		on_answers(m);
+	while (!list_is_empty(&m->done));
 	defer_cancel(&m->answers);
 	rules_changes_fini(&m->changes);
 	data_drop(m->data);
-	free(m);
+	/* on_answers() may be below us on the stack. */
+	m->verbs.options.on_changed = NULL;
+	loop_free_later(m->verbs.loop, free, m);
 }
 
 int store_memory_share(struct store *store, const struct store_options *options, struct store **out)

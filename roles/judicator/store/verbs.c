@@ -38,7 +38,8 @@ static void name_set(struct verb_op *op, struct str executor)
 		memcpy(op->executor, executor.p, executor.n);
 }
 
-int verb_run(struct verb_op *op, struct rows *rows, int64_t max_retries, struct rules_changes *changes)
+int verb_run(
+	struct verb_op *op, struct rows *rows, int64_t max_retries, struct rules_changes *changes)
 {
 	struct rules rules = {
 		.rows = rows,
@@ -91,9 +92,11 @@ static void answer_add(const struct verb_op *op)
 	op->cb.add(op->arg, (enum store_status)op->status, &op->out.add);
 }
 
-static const struct verb verb_add = {"add", VERB_WRITES, &msg_add_reply_record, run_add, answer_add};
+static const struct verb verb_add = {
+	"add", VERB_WRITES, &msg_add_reply_record, run_add, answer_add};
 
-void verbs_add(struct store *store, const struct msg_add_request *request, store_add_fn *cb, void *arg)
+void verbs_add(
+	struct store *store, const struct msg_add_request *request, store_add_fn *cb, void *arg)
 {
 	struct verb_op *op = op_new(store, &verb_add, arg);
 
@@ -134,7 +137,8 @@ static void answer_enroll(const struct verb_op *op)
 
 static const struct verb verb_enroll = {"register", VERB_WRITES, NULL, run_enroll, answer_enroll};
 
-void verbs_enroll(struct store *store, struct str executor, int64_t base, store_register_fn *cb, void *arg)
+void verbs_enroll(
+	struct store *store, struct str executor, int64_t base, store_register_fn *cb, void *arg)
 {
 	struct verb_op *op = op_new(store, &verb_enroll, arg);
 
@@ -159,10 +163,11 @@ static void answer_report(const struct verb_op *op)
 	op->cb.report(op->arg, &report);
 }
 
-static const struct verb verb_report = {"report", VERB_WRITES, &msg_report_reply_record, run_report, answer_report};
+static const struct verb verb_report = {
+	"report", VERB_WRITES, &msg_report_reply_record, run_report, answer_report};
 
-void verbs_report(struct store *store, const struct msg_report_request *request, enum report_mode mode,
-	store_report_fn *cb, void *arg)
+void verbs_report(struct store *store, const struct msg_report_request *request,
+	enum report_mode mode, store_report_fn *cb, void *arg)
 {
 	struct verb_op *op = op_new(store, &verb_report, arg);
 
@@ -181,8 +186,8 @@ static int run_undo(struct rules *r, struct verb_op *op)
 
 static const struct verb verb_undo = {"undo", VERB_WRITES, NULL, run_undo, answer_done};
 
-void verbs_undo(struct store *store, struct id id, struct str executor, int64_t epoch, int64_t attempt,
-	store_done_fn *cb, void *arg)
+void verbs_undo(struct store *store, struct id id, struct str executor, int64_t epoch,
+	int64_t attempt, store_done_fn *cb, void *arg)
 {
 	struct verb_op *op = op_new(store, &verb_undo, arg);
 
@@ -203,7 +208,8 @@ static int run_lose(struct rules *r, struct verb_op *op)
 
 static const struct verb verb_lose = {"lose", VERB_WRITES, NULL, run_lose, answer_done};
 
-void verbs_lose(struct store *store, struct str executor, int64_t epoch, int64_t seq, store_done_fn *cb, void *arg)
+void verbs_lose(struct store *store, struct str executor, int64_t epoch, int64_t seq,
+	store_done_fn *cb, void *arg)
 {
 	struct verb_op *op = op_new(store, &verb_lose, arg);
 
@@ -267,7 +273,8 @@ static void answer_get(const struct verb_op *op)
 
 static const struct verb verb_get = {"get", VERB_READS, &msg_get_reply_record, run_get, answer_get};
 
-void verbs_get(struct store *store, const struct msg_get_request *request, store_get_fn *cb, void *arg)
+void verbs_get(
+	struct store *store, const struct msg_get_request *request, store_get_fn *cb, void *arg)
 {
 	struct verb_op *op = op_new(store, &verb_get, arg);
 
@@ -286,9 +293,11 @@ static void answer_search(const struct verb_op *op)
 	op->cb.search(op->arg, (enum store_status)op->status, &op->out.search);
 }
 
-static const struct verb verb_search = {"search", VERB_READS, &msg_search_reply_record, run_search, answer_search};
+static const struct verb verb_search = {
+	"search", VERB_READS, &msg_search_reply_record, run_search, answer_search};
 
-void verbs_search(struct store *store, const struct msg_search_request *request, store_search_fn *cb, void *arg)
+void verbs_search(struct store *store, const struct msg_search_request *request,
+	store_search_fn *cb, void *arg)
 {
 	struct verb_op *op = op_new(store, &verb_search, arg);
 
@@ -308,7 +317,8 @@ static void answer_pending(const struct verb_op *op)
 	op->cb.count(op->arg, (enum store_status)op->status, op->out.pending);
 }
 
-static const struct verb verb_pending = {"pending", VERB_OBSERVES, NULL, run_pending, answer_pending};
+static const struct verb verb_pending = {
+	"pending", VERB_OBSERVES, NULL, run_pending, answer_pending};
 
 void verbs_pending(struct store *store, store_count_fn *cb, void *arg)
 {

@@ -16,7 +16,7 @@ struct verb_op;
 /* What a verb needs of the rows. */
 enum verb_kind {
 	VERB_WRITES,
-	VERB_READS,   /* rows only: may run on another handle */
+	VERB_READS, /* rows only: may run on another handle */
 	VERB_OBSERVES /* changes nothing, but looks at what only the writing side knows (last_seq, queued) */
 };
 
@@ -82,22 +82,28 @@ struct verbs {
 	.get = verbs_get, .search = verbs_search, .pending = verbs_pending
 
 /* Runs the op; 0, or the negative errno of a row operation (the op is then reset and marked STORE_E_FAILED). */
-int verb_run(struct verb_op *op, struct rows *rows, int64_t max_retries, struct rules_changes *changes);
+int verb_run(
+	struct verb_op *op, struct rows *rows, int64_t max_retries, struct rules_changes *changes);
 /* As if never run, to be answered with status. */
 void verb_reset(struct verb_op *op, enum store_status status);
 /* Calls back and frees. */
 void verb_answer(struct verb_op *op);
 
-void verbs_add(struct store *store, const struct msg_add_request *request, store_add_fn *cb, void *arg);
+void verbs_add(
+	struct store *store, const struct msg_add_request *request, store_add_fn *cb, void *arg);
 void verbs_cancel(struct store *store, struct id id, store_done_fn *cb, void *arg);
-void verbs_enroll(struct store *store, struct str executor, int64_t base, store_register_fn *cb, void *arg);
-void verbs_report(struct store *store, const struct msg_report_request *request, enum report_mode mode,
-	store_report_fn *cb, void *arg);
-void verbs_undo(struct store *store, struct id id, struct str executor, int64_t epoch, int64_t attempt,
+void verbs_enroll(
+	struct store *store, struct str executor, int64_t base, store_register_fn *cb, void *arg);
+void verbs_report(struct store *store, const struct msg_report_request *request,
+	enum report_mode mode, store_report_fn *cb, void *arg);
+void verbs_undo(struct store *store, struct id id, struct str executor, int64_t epoch,
+	int64_t attempt, store_done_fn *cb, void *arg);
+void verbs_lose(struct store *store, struct str executor, int64_t epoch, int64_t seq,
 	store_done_fn *cb, void *arg);
-void verbs_lose(struct store *store, struct str executor, int64_t epoch, int64_t seq, store_done_fn *cb, void *arg);
 void verbs_drop(struct store *store, struct str executor, store_done_fn *cb, void *arg);
 void verbs_executors(struct store *store, bool hidden_too, store_executors_fn *cb, void *arg);
-void verbs_get(struct store *store, const struct msg_get_request *request, store_get_fn *cb, void *arg);
-void verbs_search(struct store *store, const struct msg_search_request *request, store_search_fn *cb, void *arg);
+void verbs_get(
+	struct store *store, const struct msg_get_request *request, store_get_fn *cb, void *arg);
+void verbs_search(struct store *store, const struct msg_search_request *request,
+	store_search_fn *cb, void *arg);
 void verbs_pending(struct store *store, store_count_fn *cb, void *arg);
