@@ -152,7 +152,8 @@ static int kill_leftovers(struct boot *boot)
 static int write_config(struct boot *boot, const struct cfg *cfg, const struct service *service)
 {
 	char *path cleanup(mem_freep) = run_path(boot, service->name, ".conf");
-	int error = cfg_write_file(cfg, path, service->role->service);
+	/* boot's own options too: a service that drains must know its stop_timeout. */
+	int error = cfg_write_file(cfg, path, service->role->service | CFG_BOOT);
 
 	if (!error && geteuid() == 0 && lchown(path, boot->user.uid, boot->user.gid) < 0)
 		error = -errno;

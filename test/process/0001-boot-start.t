@@ -9,6 +9,12 @@ mode()
 	stat -c %a "$1"
 }
 
+# uids_are PID UID : real, effective and saved.
+uids_are()
+{
+	is "$(awk '/^Uid/ {print $2, $3, $4}' "/proc/$1/status")" "$2 $2 $2"
+}
+
 is()
 {
 	[ "$1" = "$2" ] || { echo "got '$1', expected '$2'"; return 1; }
@@ -24,11 +30,10 @@ for service in $SERVICES; do
 	check "$service has a session of its own" is "$(ps -o sid= -p "$pid" | tr -d ' ')" "$pid"
 	check "$service.conf is private" is "$(mode "$run/$service.conf")" 600
 	check "$service has its run directory" is "$(mode "$run/$service")" 700
-	check "$service may gain no privileges" grep -q '^NoNewPrivs:[[:space:]]*1' "/proc/$pid/status"
+	check "$service may gain no privileges" \
+		wait_until 10 grep -q '^NoNewPrivs:[[:space:]]*1' "/proc/$pid/status"
 	if [ "$(id -u)" = 0 ]; then
-		check "$service has dropped root" \
-			is "$(awk '/^Uid/ {print $2, $3, $4}' "/proc/$pid/status")" \
-			"$(id -u nobody) $(id -u nobody) $(id -u nobody)"
+		check "$service has dropped root" uids_are "$pid" "$(id -u nobody)"
 	fi
 done
 check "the secret is private" is "$(mode "$state/secret")" 600
@@ -40,6 +45,7 @@ check "a second boot is refused with status 1" is $? 1
 check "it names the first" grep -q "pid=$boot .*another boot runs on this run directory" "$DIR/second.log"
 check "it says what to do" grep -q "stop process $boot, or give this one its own --dir" "$DIR/second.log"
 check "the first is unharmed" all_serving "$run"
+check "no service had to be started twice" not logged boot "event=service-exited"
 check "the first still owns boot.lock" is "$(pid_in "$run/boot.lock")" "$boot"
 
 stop boot

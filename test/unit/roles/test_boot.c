@@ -358,12 +358,14 @@ static void services_get_their_file(void **state)
 	struct cfg *cfg = cfg_new();
 
 	set(f, OPT_executor_slots, "3");
+	set(f, OPT_boot_stop_timeout, "7s"); /* what a draining service must know */
 	start_and_wait(f);
 	assert_true(has_logged(f, expected));
 	assert_int_equal(mode_of(conf), 0600);
 	cfg_load_file(cfg, conf, &errors);
 	assert_int_equal(errors.count, 0);
 	assert_int_equal(cfg_int(cfg, OPT_executor_slots), 3);
+	assert_int_equal(cfg_int(cfg, OPT_boot_stop_timeout), 7 * US_PER_S);
 	assert_string_equal(cfg_str(cfg, OPT_boot_dir), f->state);
 	assert_false(cfg_is_set(cfg, OPT_judicator_data_dir)); /* not an executor's option */
 	cfg_free(cfg);
