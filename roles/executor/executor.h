@@ -13,24 +13,26 @@ struct executor;
 
 enum executor_end {
 	EXECUTOR_DRAINED, /* after executor_drain(): every task is finished or handed back, every result accepted */
-	EXECUTOR_FENCED,  /* another process of this name registered, or we were declared dead: all tasks are killed and reaped */
+	EXECUTOR_FENCED, /* another process of this name registered, or we were declared dead: all tasks are killed and reaped */
 };
 
 struct executor_options {
 	const char *name;
 	unsigned slots;
-	bool alone;                   /* one task at a time, whatever slots says */
-	struct log *log;              /* borrowed */
-	struct transport *transport;  /* borrowed */
-	const char *judicators;       /* "a:1,b:2" */
-	struct box_host *box;         /* borrowed */
-	const struct map *languages;  /* borrowed: name -> struct language *, only those that work here */
-	struct str toolchains;        /* JSON object language -> version text, or absent */
-	int64_t wait_us;              /* long poll */
+	bool alone;                  /* one task at a time, whatever slots says */
+	struct log *log;             /* borrowed */
+	struct transport *transport; /* borrowed */
+	const char *judicators;      /* "a:1,b:2" */
+	struct box_host *box;        /* borrowed */
+	const struct map
+		*languages;    /* borrowed: name -> struct language *, only those that work here */
+	struct str toolchains; /* JSON object language -> version text, or absent */
+	int64_t wait_us;       /* long poll */
 	/* Once, from the loop; the executor may be freed inside. */
 	void (*on_end)(void *arg, enum executor_end end);
-	/* Tests: each transition of each task machine. May be NULL. */
-	void (*on_task_change)(void *arg, const char *id, int64_t attempt, const char *from, const char *to);
+	/* Tests: each transition of each task machine. Must not call back into the executor. May be NULL. */
+	void (*on_task_change)(
+		void *arg, const char *id, int64_t attempt, const char *from, const char *to);
 	void *arg;
 };
 
@@ -45,5 +47,6 @@ void executor_free(struct executor *executor);
 /* For tests and status: tasks held now, and those whose program is running. */
 unsigned executor_held(const struct executor *executor);
 unsigned executor_running(const struct executor *executor);
-bool executor_runs(const struct executor *executor, const char *id); /* a program of this task is alive */
+bool executor_runs(
+	const struct executor *executor, const char *id); /* a program of this task is alive */
 int64_t executor_epoch(const struct executor *executor);

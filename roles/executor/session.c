@@ -16,8 +16,8 @@
  *
  * When reports go out: at the end of the turn (so that what one reply starts is in one report), or up to PROGRESS_US
  * later for mere progress. Two brakes: after a round of failures, one of every judicator known, backoff (`retry`); and when
- * a reply came early, brought nothing new and left nothing changed (say, the cancel of a task that is still dying), the next
- * report waits until PROGRESS_US after that one's sending, so that the two sides cannot spin. Both only delay, which the
+ * a report without news had an early reply without news (say, the cancel of a task that is still dying), the next one
+ * waits until PROGRESS_US after its sending, so that the two sides cannot spin. Both only delay, which the
  * protocol allows anywhere.
  */
 #include "roles/executor/session.h"
@@ -44,6 +44,7 @@ struct report {
 	struct op *op;
 	int64_t seq, acked;
 	int64_t sent_us;
+	bool news;           /* something had changed when it was sent */
 	const char *address; /* peers' own */
 	struct timer late;
 };
@@ -207,13 +208,14 @@ static struct report *report_of(struct list *link)
 /* The protocol's "when". */
 static bool report_is_due(struct session *session)
 {
-	if (session->fsm.state != SERVE || timer_is_armed(&session->retry))
+	if (session->fsm.state != SERVE || timer_is_armed(&session->retry) ||
+		session_open(session) >= OPEN_MAX)
 		return false;
-	if (list_is_empty(&session->open))
-		return !timer_is_armed(&session->brake);
-	if (session_open(session) >= OPEN_MAX)
+	if (session->changed)
+		return true;
+	if (timer_is_armed(&session->brake))
 		return false;
-	return report_of(session->open.prev)->seq != session->n || session->changed;
+	return list_is_empty(&session->open) || report_of(session->open.prev)->seq != session->n;
 }
 
 void session_changed(struct session *session, enum session_change change)
@@ -308,6 +310,7 @@ static void send_report(struct session *session)
 	report->acked = acked_now(session);
 	report->seq = ++session->n;
 	report->sent_us = loop_now_us(session->loop);
+	report->news = session->changed;
 	report->address = peers_current(&session->peers);
 	timer_init(&report->late, session->loop, report_is_late, report);
 	list_init(&report->link);
@@ -358,15 +361,16 @@ static void apply(struct session *session, const struct msg_report_reply *reply)
 			session->arg, codec_item(reply->assign, struct msg_assign_item, i));
 }
 
-/* An early reply to a report that was alone, with no news and no change: ask again, but not at once. */
+/* An early reply without news to a report without news: ask again, but not at once. */
 static void brake_if_idle(
 	struct session *session, const struct report *report, const struct msg_report_reply *reply)
 {
 	int64_t wait_us = report->sent_us + PROGRESS_US - loop_now_us(session->loop);
-	bool news = reply->accepted.count || reply->assign.count || session->changed;
+	bool news =
+		report->news || reply->accepted.count || reply->assign.count || session->changed;
 
-	if (!news && wait_us > 0 && report->acked == report->seq - 1 &&
-		list_is_empty(&session->open))
+	/* An older report is answered because of the newer one. */
+	if (!news && wait_us > 0 && report->seq == session->n)
 		timer_start(&session->brake, wait_us);
 }
 

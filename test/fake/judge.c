@@ -35,6 +35,17 @@ static void on_gone(void *arg)
 	report->gone = true;
 }
 
+/* A held poll with a lower number is answered, empty. */
+static void answer_older(struct judge *judge, int64_t seq)
+{
+	for (unsigned i = 0; i < judge->n_reports; i++) {
+		struct judged *older = &judge->reports[i];
+
+		if (older->call && older->request->seq < seq)
+			judge_answer(judge, older, (struct msg_report_reply){.seq = 0});
+	}
+}
+
 static void on_report(void *arg, struct rpc_call *call)
 {
 	struct judge *judge = arg;
@@ -46,6 +57,8 @@ static void on_report(void *arg, struct rpc_call *call)
 	report->record = rpc_call_take_request(call);
 	report->request = record_data(report->record);
 	rpc_call_on_gone(call, on_gone, report);
+	if (!judge->hold_all)
+		answer_older(judge, report->request->seq);
 }
 
 void judge_open(

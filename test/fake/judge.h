@@ -22,7 +22,8 @@ struct judge {
 	struct rpc_server *server;
 	int64_t epoch;        /* of the one executor: raised by register */
 	unsigned n_registers; /* asked for */
-	unsigned ignore;      /* so many registers are taken but never answered */
+	bool hold_all; /* else a report makes those before it be answered, empty, as the protocol says */
+	unsigned ignore; /* so many registers are taken but never answered */
 	struct judged reports[JUDGE_REPORTS_MAX];
 	unsigned n_reports;
 };

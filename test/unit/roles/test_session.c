@@ -119,6 +119,7 @@ static int setup(void **state)
 	w->j2_transport = transport_loop_new(w->net, "j2");
 	w->e_transport = transport_loop_new(w->net, "e1");
 	judge_open(&w->j1, w->loop, w->j1_transport, "j1:1");
+	w->j1.hold_all = true;
 	*state = w;
 	return 0;
 }
@@ -372,6 +373,22 @@ static void early_empty_replies_do_not_spin(void **state)
 	assert_int_equal(w->j1.n_reports, n + 1);
 }
 
+/* The same while an older report is stuck: its reply was lost, say. */
+static void a_stuck_report_does_not_make_us_spin(void **state)
+{
+	struct world *w = *state;
+
+	start(w);
+	for (int i = 0; i < 1000; i++) {
+		if (w->j1.n_reports > 1 && judge_last(&w->j1)->call)
+			judge_answer(&w->j1, judge_last(&w->j1), nothing);
+		if (i == 0)
+			session_changed(w->session, SESSION_NOW);
+		pass(w, 1 * MS);
+	}
+	assert_in_range(w->j1.n_reports, 9, 14);
+}
+
 static void a_refusal_moves_to_the_next_at_once(void **state)
 {
 	struct world *w = *state;
@@ -460,6 +477,7 @@ int main(void)
 		TEST(an_answer_to_another_report_is_not_applied),
 		TEST(settled_means_the_store_knows_all),
 		TEST(early_empty_replies_do_not_spin),
+		TEST(a_stuck_report_does_not_make_us_spin),
 		TEST(a_refusal_moves_to_the_next_at_once),
 		TEST(a_silent_cut_is_noticed),
 		TEST(fenced_is_the_end),

@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The executor: what is held, and who may run.
+ *
+ *   session ──assign──> WAITING ──slot free──> RUNNING ──result──> RESULT ──accepted──> (gone)
+ *      │                   │                      │                   │
+ *      └──cancel───────────┴──> (gone)            └──> KILLING ──reaped──┴──> (gone)
+ *
+ * A claim is one task assigned to us once: (id, attempt). It is on exactly the list its state names; counting is walking.
+ * `newest` finds a task's latest claim by id: that is the protocol's hold[id]. An older claim of the same id that had
+ * to be killed stays on its list until it is reaped, takes its slot, and keeps the newer one waiting, but
+ * is reported to nobody.
+ *
+ * Slots are taken by RUNNING and KILLING; a result keeps none. A lone claim (its task was lost with an executor before)
+ * starts only when nothing else is held at all, and while it is held nothing more is asked for.
+ *
+ * Ends: drain() drops what waits, stops asking, lets the rest finish (or kills it after the grace), and is over when nothing is
+ * held and the store has been told so after every earlier reply: whatever was given to us meanwhile goes back. Fenced:
+ * everything is killed, and it is over when the last is reaped, so that the caller may say so by exiting.
+ */
+#include "roles/executor/executor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reactor/base/clock.h"
+#include "reactor/base/mem.h"
+#include "reactor/loop.h"
+#include "reactor/timer.h"
+#include "roles/executor/exec_task.h"
+#include "roles/executor/session.h"
+
+/* Results in one report, in bytes: what is over it is listed as executing, and goes with the next. At least one goes. */
+#define REPORT_RESULTS_MAX ((size_t)16 << 20)
+#define REPORT_ITEMS_MAX 4096 /* messages.def */
+/* Held results beyond which no more work is asked for. */
+#define RESULTS_HELD_MAX ((size_t)128 << 20)
+#define RESULTS_HELD_ITEMS_MAX 2048
+
+enum claim_state { WAITING, RUNNING, KILLING, RESULT, CLAIM_STATE_N };
+
+struct claim {
+	struct list link; /* executor->claims[state] */
+	enum claim_state state;
+	struct executor *executor;
+	struct id id;
+	int64_t attempt;
+	bool lone;
+	struct record *record;     /* of the task; NULL = unreadable */
+	char *message;             /* then: why */
+	struct exec_task *machine; /* RUNNING, KILLING, RESULT */
+};
+
+enum executor_life { SERVING, DRAINING, FENCED, OVER };
+
+struct executor {
+	struct loop *loop;
+	struct log *log;
+	struct session *session;
+	struct exec_task_env env;
+	void (*on_end)(void *arg, enum executor_end end);
+	void *arg;
+	unsigned slots;
+	enum executor_life life;
+	struct timer grace;
+	struct defer over;
+	struct list claims[CLAIM_STATE_N];
+	struct map newest; /* id -> struct claim */
+};
+
+/*** The claims ***/
+
+static struct claim *claim_of(struct list *link)
+{
+	return list_entry(link, struct claim, link);
+}
+
+static unsigned count(const struct executor *executor, enum claim_state state)
+{
+	unsigned n = 0;
+
+	list_each (it, &executor->claims[state])
+		n++;
+	return n;
+}
+
+static bool is_newest(const struct claim *claim)
+{
+	return map_get(&claim->executor->newest, id_str(&claim->id)) == claim;
+}
+
+static void claim_move(struct claim *claim, enum claim_state state)
+{
+	list_del(&claim->link);
+	claim->state = state;
+	list_add_tail(&claim->executor->claims[state], &claim->link);
+}
+
+static void claim_free(struct claim *claim)
+{
+	if (is_newest(claim))
+		map_del(&claim->executor->newest, id_str(&claim->id));
+	list_del(&claim->link);
+	exec_task_free(claim->machine);
+	record_free(claim->record);
+	free(claim->message);
+	free(claim);
+}
+
+static unsigned slots_taken(const struct executor *executor)
+{
+	return count(executor, RUNNING) + count(executor, KILLING);
+}
+
+static bool a_lone_one_is_held(const struct executor *executor)
+{
+	for (int state = 0; state < CLAIM_STATE_N; state++) {
+		list_each (it, &executor->claims[state]) {
+			if (claim_of(it)->lone)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Judicators that give work and do not accept results must not fill our memory. */
+static bool too_much_is_unaccepted(const struct executor *executor)
+{
+	size_t bytes = 0;
+
+	list_each (it, &executor->claims[RESULT])
+		bytes += exec_task_outcome(claim_of(it)->machine)->json.n;
+	return bytes > RESULTS_HELD_MAX || count(executor, RESULT) > RESULTS_HELD_ITEMS_MAX;
+}
+
+static int64_t vacant(const struct executor *executor)
+{
+	unsigned taken = slots_taken(executor) + count(executor, WAITING);
+
+	if (executor->life != SERVING || a_lone_one_is_held(executor) || taken >= executor->slots ||
+		too_much_is_unaccepted(executor))
+		return 0;
+	return executor->slots - taken;
+}
+
+/*** The ends ***/
+
+static void on_over(void *arg)
+{
+	struct executor *executor = arg;
+	enum executor_end end = executor->life == FENCED ? EXECUTOR_FENCED : EXECUTOR_DRAINED;
+
+	executor->life = OVER;
+	executor->on_end(executor->arg, end);
+}
+
+static void look_for_the_end(struct executor *executor, bool settled)
+{
+	if (executor_held(executor))
+		return;
+	if (executor->life == FENCED || (executor->life == DRAINING && settled))
+		loop_defer(executor->loop, &executor->over);
+}
+
+/* Lets go of a claim in whatever state; true when it was gone at once. */
+static bool claim_drop(struct claim *claim, const char *cause)
+{
+	if (claim->state == RUNNING)
+		claim_move(claim, KILLING);
+	if (claim->machine)
+		exec_task_end(claim->machine, cause);
+	if (claim->state == KILLING)
+		return false;
+	claim_free(claim);
+	return true;
+}
+
+static void drop_all(struct executor *executor, enum claim_state state, const char *cause)
+{
+	list_each_safe (it, &executor->claims[state])
+		claim_drop(claim_of(it), cause);
+}
+
+/*** wait -> run -> result ***/
+
+static void on_task_end(void *arg);
+static void on_task_progress(void *arg);
+
+static void claim_run(struct claim *claim)
+{
+	static const struct exec_task_events events = {on_task_progress, on_task_end};
+	struct executor *executor = claim->executor;
+
+	claim_move(claim, RUNNING);
+	claim->machine = exec_task_new(&executor->env, &claim->id, claim->attempt,
+		claim->record ? record_data(claim->record) : NULL, claim->message, &events, claim);
+	session_changed(executor->session, SESSION_SOON);
+}
+
+/* An older claim of the task is still dying. */
+static bool an_older_one_lives(const struct claim *claim)
+{
+	list_each (it, &claim->executor->claims[KILLING]) {
+		if (id_eq(&claim_of(it)->id, &claim->id))
+			return true;
+	}
+	return false;
+}
+
+static void start_what_may(struct executor *executor)
+{
+	list_each_safe (it, &executor->claims[WAITING]) {
+		struct claim *claim = claim_of(it);
+
+		if (slots_taken(executor) >= executor->slots)
+			return;
+		if ((!claim->lone || executor_held(executor) == 1) && !an_older_one_lives(claim))
+			claim_run(claim);
+	}
+}
+
+static void on_task_progress(void *arg)
+{
+	struct claim *claim = arg;
+
+	session_changed(claim->executor->session, SESSION_SOON);
+}
+
+static void on_task_end(void *arg)
+{
+	struct claim *claim = arg;
+	struct executor *executor = claim->executor;
+
+	if (claim->state == RUNNING)
+		claim_move(claim, RESULT); /* nobody asked for its end, so there is a result */
+	else
+		claim_free(claim);
+	start_what_may(executor);
+	session_changed(executor->session, SESSION_NOW);
+	look_for_the_end(executor, false);
+}
+
+/*** What the session says ***/
+
+static struct claim *find_claim(struct executor *executor, const struct msg_task_ref *ref)
+{
+	struct claim *claim = map_get(&executor->newest, id_str(&ref->id));
+
+	return claim && claim->attempt == ref->attempt ? claim : NULL;
+}
+
+static void on_accepted(void *arg, const struct msg_task_ref *ref)
+{
+	struct executor *executor = arg;
+	struct claim *claim = find_claim(executor, ref);
+
+	if (!claim || claim->state != RESULT)
+		return;
+	claim_drop(claim, "accepted");
+	start_what_may(executor); /* a lone one may have waited for this */
+	session_changed(executor->session, SESSION_NOW);
+}
+
+static void on_cancel(void *arg, const struct msg_task_ref *ref)
+{
+	struct executor *executor = arg;
+	struct claim *claim = find_claim(executor, ref);
+
+	if (!claim || claim->state == KILLING)
+		return;
+	claim_drop(claim, "cancelled");
+	start_what_may(executor);
+	session_changed(executor->session, SESSION_NOW);
+}
+
+static struct claim *claim_new(struct executor *executor, const struct msg_assign_item *item)
+{
+	struct claim *claim = mem_alloc(sizeof(*claim));
+	struct problem problem = {.code = ""};
+
+	claim->executor = executor;
+	claim->id = item->id;
+	claim->attempt = item->attempt;
+	claim->lone = item->lone;
+	list_init(&claim->link);
+	if (task_parse_node(item->doc.node, &claim->record, &problem)) {
+		claim->record = NULL;
+		claim->message = mem_printf("the task cannot be read: %s at %s: %s", problem.code,
+			problem.pointer, problem.detail);
+	}
+	return claim;
+}
+
+static void on_assign(void *arg, const struct msg_assign_item *item)
+{
+	struct executor *executor = arg;
+	struct claim *older = map_get(&executor->newest, id_str(&item->id)), *claim;
+
+	session_changed(executor->session, SESSION_NOW);
+	/* Draining: it is never listed, so it goes back with the reports that follow. */
+	if (executor->life != SERVING)
+		return;
+	if (older && older->attempt >= item->attempt) {
+		log_warn(executor->log, "assign", "id=%s attempt=%" PRId64 " ignored=stale",
+			item->id.hex, item->attempt);
+		return;
+	}
+	if (older)
+		claim_drop(older, "superseded");
+	claim = claim_new(executor, item);
+	map_set(&executor->newest, id_str(&claim->id), claim);
+	claim_move(claim, WAITING);
+	start_what_may(executor);
+}
+
+static void on_reply(void *arg, bool settled)
+{
+	look_for_the_end(arg, settled);
+}
+
+static void on_fenced(void *arg)
+{
+	struct executor *executor = arg;
+
+	if (executor->life == OVER)
+		return;
+	log_error(executor->log, "fenced",
+		"epoch=%" PRId64 " held=%u why=\"superseded by another process of this name, "
+		"or declared dead\"",
+		session_epoch(executor->session), executor_held(executor));
+	timer_stop(&executor->grace);
+	executor->life = FENCED;
+	for (int state = 0; state < CLAIM_STATE_N; state++)
+		drop_all(executor, state, "fenced");
+	look_for_the_end(executor, false);
+}
+
+/*** The report's body ***/
+
+static void fill_complete(struct claim *claim, struct msg_report_request *request)
+{
+	const struct exec_task_outcome *outcome = exec_task_outcome(claim->machine);
+	struct msg_complete_item *items = request->complete.items;
+
+	items[request->complete.count++] = (struct msg_complete_item){
+		.id = claim->id,
+		.attempt = claim->attempt,
+		.status = str_from(outcome->status),
+		.verdict = str_from(outcome->verdict),
+		.result = {.text = outcome->json},
+	};
+}
+
+static void fill_executing(struct claim *claim, struct msg_report_request *request)
+{
+	struct msg_executing_item *items = request->executing.items;
+	enum task_status status = claim->machine ? exec_task_status(claim->machine) : TASK_PENDING;
+
+	items[request->executing.count++] = (struct msg_executing_item){
+		.id = claim->id,
+		.attempt = claim->attempt,
+		.status = str_from(task_status_name(status)),
+		.case_no = claim->machine ? exec_task_case_no(claim->machine) : 0,
+	};
+}
+
+static void fill_results(struct executor *executor, struct msg_report_request *request)
+{
+	size_t bytes = 0;
+
+	list_each (it, &executor->claims[RESULT]) {
+		struct claim *claim = claim_of(it);
+		size_t n = exec_task_outcome(claim->machine)->json.n;
+
+		if (bytes == 0 || bytes + n <= REPORT_RESULTS_MAX)
+			fill_complete(claim, request);
+		else
+			fill_executing(claim, request);
+		bytes += n;
+	}
+}
+
+static void on_fill(void *arg, struct msg_report_request *request)
+{
+	static const enum claim_state others[] = {RUNNING, KILLING, WAITING};
+	struct executor *executor = arg;
+	unsigned held = executor_held(executor);
+
+	CHECK(held <= REPORT_ITEMS_MAX);
+	request->complete.items = mem_array(held, sizeof(struct msg_complete_item));
+	request->executing.items = mem_array(held, sizeof(struct msg_executing_item));
+	fill_results(executor, request);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		list_each (it, &executor->claims[others[i]]) {
+			if (is_newest(claim_of(it)))
+				fill_executing(claim_of(it), request);
+		}
+	}
+	request->vacant = vacant(executor);
+	/* The last word of a drain is not held. */
+	if (executor->life == DRAINING && !held)
+		request->wait_ms = 0;
+}
+
+/*** Life ***/
+
+static struct session *open_session(
+	struct executor *executor, const struct executor_options *options)
+{
+	static const struct session_events events = {
+		.fill = on_fill,
+		.on_accepted = on_accepted,
+		.on_cancel = on_cancel,
+		.on_assign = on_assign,
+		.on_reply = on_reply,
+		.on_fenced = on_fenced,
+	};
+	struct str *names cleanup(mem_freep) =
+		mem_array(map_count(options->languages) + 1, sizeof(struct str));
+	size_t n = 0;
+
+	names[n++] = STR(LANGUAGE_RAW);
+	map_each (it, options->languages)
+		names[n++] = str_from(map_entry_of(it)->key);
+	return session_new(executor->loop,
+		&(struct session_options){
+			.name = options->name,
+			.judicators = options->judicators,
+			.transport = options->transport,
+			.log = options->log,
+			.wait_us = options->wait_us,
+			.slots = executor->slots,
+			.isolation = box_host_isolation(options->box),
+			.toolchains = options->toolchains,
+			.languages = {names, n},
+		},
+		&events, executor);
+}
+
+static void on_grace_over(void *arg)
+{
+	struct executor *executor = arg;
+
+	drop_all(executor, RUNNING, "shutdown");
+	session_changed(executor->session, SESSION_NOW);
+}
+
+struct executor *executor_new(struct loop *loop, const struct executor_options *options)
+{
+	struct executor *executor = mem_alloc(sizeof(*executor));
+
+	executor->loop = loop;
+	executor->log = options->log;
+	executor->slots = options->alone || !options->slots ? 1 : options->slots;
+	executor->on_end = options->on_end;
+	executor->arg = options->arg;
+	executor->env = (struct exec_task_env){
+		.loop = loop,
+		.log = options->log,
+		.box = options->box,
+		.languages = options->languages,
+		.on_change = options->on_task_change,
+		.arg = options->arg,
+	};
+	for (int state = 0; state < CLAIM_STATE_N; state++)
+		list_init(&executor->claims[state]);
+	map_init(&executor->newest);
+	timer_init(&executor->grace, loop, on_grace_over, executor);
+	defer_init(&executor->over, on_over, executor);
+	executor->session = open_session(executor, options);
+	return executor;
+}
+
+void executor_drain(struct executor *executor, int64_t grace_us)
+{
+	if (executor->life != SERVING)
+		return;
+	executor->life = DRAINING;
+	log_info(executor->log, "draining", "held=%u grace_us=%" PRId64, executor_held(executor),
+		grace_us);
+	drop_all(executor, WAITING, "shutdown");
+	if (!session_epoch(executor->session)) { /* nothing was ever given to us */
+		loop_defer(executor->loop, &executor->over);
+		return;
+	}
+	timer_start(&executor->grace, grace_us);
+	session_changed(executor->session, SESSION_NOW);
+}
+
+void executor_free(struct executor *executor)
+{
+	if (!executor)
+		return;
+	session_free(executor->session);
+	timer_stop(&executor->grace);
+	defer_cancel(&executor->over);
+	for (int state = 0; state < CLAIM_STATE_N; state++) {
+		list_each_safe (it, &executor->claims[state])
+			claim_free(claim_of(it));
+	}
+	map_fini(&executor->newest);
+	loop_free_later(executor->loop, free, executor);
+}
+
+/*** Questions ***/
+
+unsigned executor_held(const struct executor *executor)
+{
+	unsigned n = 0;
+
+	for (int state = 0; state < CLAIM_STATE_N; state++)
+		n += count(executor, state);
+	return n;
+}
+
+static unsigned count_alive(const struct executor *executor, const char *id)
+{
+	unsigned n = 0;
+
+	for (int state = RUNNING; state <= KILLING; state++) {
+		list_each (it, &executor->claims[state]) {
+			const struct claim *claim = claim_of(it);
+
+			n += exec_task_is_alive(claim->machine) &&
+			     (!id || strcmp(claim->id.hex, id) == 0);
+		}
+	}
+	return n;
+}
+
+unsigned executor_running(const struct executor *executor)
+{
+	return count_alive(executor, NULL);
+}
+
+bool executor_runs(const struct executor *executor, const char *id)
+{
+	return count_alive(executor, id) > 0;
+}
+
+int64_t executor_epoch(const struct executor *executor)
+{
+	return session_epoch(executor->session);
+}
