@@ -263,6 +263,48 @@ static bool check_checker(struct norm *n)
 	return true;
 }
 
+/* --- size -------------------------------------------------------------------------------------- */
+
+/* Bytes of s in JSON, at most: control characters take six each, so 48 MiB of NULs given as base64 become 288. */
+static size_t written_size(struct str s)
+{
+	size_t escapes = 0;
+
+	if (!str_is_utf8(s))
+		return s.n / 3 * 4 + 20;
+	for (size_t i = 0; i < s.n; i++)
+		escapes += (unsigned char)s.p[i] < 0x20 ? 5 : s.p[i] == '"' || s.p[i] == '\\';
+	return s.n + escapes + 2;
+}
+
+static size_t written_files(const struct codec_list *files)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < files->count; i++)
+		bytes += written_size(codec_item(*files, struct task_file, i)->content);
+	return bytes;
+}
+
+/* The document goes to the store and to executors in one message, so it must not outgrow one. */
+static bool check_size(struct norm *n)
+{
+	const struct task *t = n->task;
+	size_t bytes = written_size(t->compile->source) + written_files(&t->compile->files) +
+		       written_files(&t->execute->files);
+
+	for (size_t i = 0; i < t->cases.count; i++) {
+		const struct task_case *one = codec_item(t->cases, struct task_case, i);
+
+		bytes += written_size(one->input) + written_size(one->expected);
+	}
+	if (bytes > TASK_WRITTEN_MAX)
+		return refuse(n, 413, "too_large", "",
+			"its content takes more than %d MiB when written as JSON",
+			TASK_WRITTEN_MAX >> 20);
+	return true;
+}
+
 /* --- the whole --------------------------------------------------------------------------------- */
 
 typedef bool step_fn(struct norm *n);
@@ -276,6 +318,7 @@ static step_fn *const STEPS[] = {
 	check_files,
 	make_cases,
 	check_checker,
+	check_size,
 };
 
 static bool normalise(struct record *record, const struct map *languages, struct problem *problem)

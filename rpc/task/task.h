@@ -25,7 +25,8 @@ struct map;
 #define TASK_ARGV_MAX 256         /* words of a command ... */
 #define TASK_ARGV_BYTES_MAX 65536 /* ... and bytes of all of them: an exec has room for it */
 #define TASK_POINTS_MAX 1000000
-#define LANGUAGE_RAW "raw" /* what executors offer for tasks without a language */
+#define TASK_WRITTEN_MAX (128 << 20) /* content of a task as JSON: half of an RPC message */
+#define LANGUAGE_RAW "raw"           /* what executors offer for tasks without a language */
 
 struct task_file {
 	struct str name; /* a valid bundle name */

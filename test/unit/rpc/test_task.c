@@ -202,10 +202,10 @@ static void test_refusals(void **state)
 		{"{" C ",\"labels\":[\"a\",\"\"]}", 422, "out_of_range", "/labels/1", "1 and 64"},
 		{"{" C ",\"labels\":[\"\\u2028\"]}", 422, "not_printable", "/labels/0", ""},
 		{"{" C ",\"labels\":["
-		       "\"0123456789012345678901234567890123456789012345678901234567890123x\"]}",
+		 "\"0123456789012345678901234567890123456789012345678901234567890123x\"]}",
 			422, "out_of_range", "/labels/0", "64"},
 		{"{" C ",\"labels\":[\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\","
-		       "\"\",\"\",\"\",\"\",\"\"]}",
+		 "\"\",\"\",\"\",\"\",\"\"]}",
 			422, "out_of_range", "/labels", "16 items"},
 		/* program */
 		{"{}", 422, "missing_command", "/execute/command", "execute.command"},
@@ -372,6 +372,20 @@ static void test_sizes(void **state)
 		&(struct refusal){NULL, 422, "out_of_range", "/execute/command", "65536 bytes"});
 }
 
+/* A body within its limit whose document would be too large for a message between roles. */
+static void test_document_too_large(void **state)
+{
+	const size_t n = (size_t)32 << 20; /* of base64: 24 MiB of NULs, 144 MiB as JSON */
+	struct buf body cleanup(buf_fini) = BUF_INIT;
+
+	buf_addf(&body, "{" C ",\"input\":{\"base64\":\"");
+	memset(buf_reserve(&body, n), 'A', n);
+	body.len += n;
+	buf_addf(&body, "\"}}");
+	expect_refusal(
+		buf_str(&body), NULL, &(struct refusal){NULL, 413, "too_large", "", "128 MiB"});
+}
+
 static void test_body_too_large(void **state)
 {
 	char *body = mem_alloc(BODY_MAX + 1);
@@ -414,6 +428,7 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_languages),
 		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_document_too_large),
 		cmocka_unit_test(test_body_too_large),
 		cmocka_unit_test(test_chapter_is_up_to_date),
 	};
