@@ -16,15 +16,20 @@ struct gateway_options {
 	const char *judicators;      /* "a:1,b:2" */
 	const char *addresses;       /* to serve at, by comma */
 	const char *hosts;           /* further names the Host header may carry, by comma */
-	const struct map *languages; /* borrowed: the profiles that exist (name -> struct language *) */
-	int64_t body_max;            /* bytes */
+	const struct map
+		*languages; /* borrowed: the profiles that exist (name -> struct language *) */
+	int64_t body_max;   /* bytes */
 	int64_t read_timeout_us;
-	int64_t wait_us;             /* longest hold of one get towards a judicator */
+	int64_t wait_us;      /* longest hold of one get towards a judicator */
+	unsigned waiting_max; /* clients that wait at the same time; 0 = 20000 */
+	bool reuseport;       /* several workers share the addresses */
 };
 
-/* 0, or -errno (address in use: logged). */
-int gateway_new(struct loop *loop, const struct gateway_options *options, struct gateway **out) must_check;
+/* 0, or -errno (address in use, no judicator named: logged). Texts are copied. */
+int gateway_new(
+	struct loop *loop, const struct gateway_options *options, struct gateway **out) must_check;
 unsigned gateway_port(const struct gateway *gateway);
-/* Stops accepting, answers the waiters with what there is, then on_stopped once. */
+/* Stops accepting, answers the waiters with what there is, then on_stopped once (after 5 s in any case);
+ * the gateway may be freed inside. */
 void gateway_stop(struct gateway *gateway, void (*on_stopped)(void *arg), void *arg);
 void gateway_free(struct gateway *gateway); /* NULL is fine */

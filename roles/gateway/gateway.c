@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gateway - theory of operation
+ *
+ *     client --HTTP--> http_server --on_headers--> check (host, type) --whole--> check (host) --> router --> a handler's visit
+ *                                                                                             |
+ *     client <--HTTP-- visit_reply <-- answer <--- judicator <-- rpc <-- ask, or a watcher <--+
+ *
+ * The gateway keeps nothing that matters: tasks are in the judicators' store, and when a gateway dies only its connections are
+ * lost. One worker is one struct gateway on one loop; several may share a port (the server's `reuseport`), none
+ * knows of another.
+ *
+ * Stopping: no new connections; whoever waits is answered with the task as it is; what is under way ends by itself. When the last
+ * visit is over, or STOP_US later, the server is closed and on_stopped called.
+ */
+#include "roles/gateway/gateway_int.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "reactor/base/mem.h"
+
+#define IDLE_TIMEOUT_US (75 * US_PER_S)
+#define STOP_US (5 * US_PER_S)
+#define CONNECTIONS_SPARE 1000 /* beyond those that wait */
+
+static const struct route routes[] = {
+	{HTTP_GET, "/", lists_on_root},
+	{HTTP_GET, "/api/v1/executors", lists_on_executors},
+	{HTTP_GET, "/api/v1/judicators", lists_on_judicators},
+	{HTTP_GET, "/api/v1/languages", lists_on_languages},
+	{HTTP_GET, TASKS_PATH, tasks_on_list},
+	{HTTP_POST, TASKS_PATH, tasks_on_post},
+	{HTTP_DELETE, TASKS_PATH "/{id}", tasks_on_delete},
+	{HTTP_GET, TASKS_PATH "/{id}", tasks_on_get},
+	{HTTP_GET, "/healthz", lists_on_health},
+};
+
+/* --- what is checked of every request ------------------------------------------------------------------------------ */
+
+static bool str_is_nocase(struct str s, const char *text)
+{
+	return s.n == strlen(text) && !strncasecmp(s.p, text, s.n);
+}
+
+/* "name:port" -> "name"; "[::1]:port" -> "[::1]". */
+static struct str without_port(struct str host)
+{
+	size_t n = host.n;
+
+	while (n && isdigit((unsigned char)host.p[n - 1]))
+		n--;
+	return n && n < host.n && host.p[n - 1] == ':' ? (struct str){host.p, n - 1} : host;
+}
+
+/* Pages of other sites must not reach us by a name of theirs that resolves to our address. */
+static bool host_is_ours(const struct gateway *g, struct str host)
+{
+	struct str name = without_port(host);
+
+	if (!host.p)
+		return true; /* HTTP/1.0 only, so no browser */
+	for (unsigned i = 0; i < g->n_hosts; i++) {
+		if (str_is_nocase(host, g->hosts[i]))
+			return true;
+	}
+	for (unsigned i = 0; i < g->n_names; i++) {
+		if (str_is_nocase(name, g->names[i]))
+			return true;
+	}
+	return false;
+}
+
+static bool is_json(struct str type)
+{
+	struct str media;
+
+	return str_cut(&type, ';', &media) && str_is_nocase(str_trim(media), TYPE_JSON);
+}
+
+static bool host_is_bad(
+	const struct gateway *g, const struct http_request *http, struct problem *problem)
+{
+	if (host_is_ours(g, http_request_header(http, "Host")))
+		return false;
+	problem_set(problem, 400, "bad_host", "",
+		"The Host header names none of the addresses served here; gateway.hosts lists "
+		"further names.");
+	return true;
+}
+
+static bool submission_is_bad(const struct http_request *http, struct problem *problem)
+{
+	struct str encoding = http_request_header(http, "Content-Encoding");
+
+	if (http_request_method(http) != HTTP_POST || !str_is(http_request_path(http), TASKS_PATH))
+		return false;
+	if (!is_json(http_request_header(http, "Content-Type")))
+		problem_set(problem, 415, "unsupported_type", "",
+			"A task is sent with Content-Type: application/json.");
+	else if (encoding.p && !str_is_nocase(encoding, "identity"))
+		problem_set(problem, 415, "unsupported_encoding", "",
+			"A task is sent without Content-Encoding.");
+	else
+		return false;
+	return true;
+}
+
+/* Only what has a body: others are answered by their handler's turn, without closing the connection. */
+static int on_headers(void *arg, struct http_request *http, struct str *problem_body)
+{
+	struct gateway *g = arg;
+	struct problem problem = {0};
+
+	if (http_request_method(http) != HTTP_POST)
+		return 0;
+	if (!host_is_bad(g, http, &problem) && !submission_is_bad(http, &problem))
+		return 0;
+	buf_clear(&g->refusal);
+	problem_write(&problem, &g->refusal);
+	*problem_body = buf_str(&g->refusal);
+	return problem.status;
+}
+
+static void on_request(void *arg, struct http_request *http)
+{
+	struct gateway *g = arg;
+	struct problem problem = {0};
+
+	if (host_is_bad(g, http, &problem)) {
+		struct visit *v = visit_new(g, http);
+
+		if (v)
+			visit_problem(v, &problem);
+		return;
+	}
+	router_dispatch(routes, ARRAY_SIZE(routes), g, http);
+}
+
+/* --- names of ours --------------------------------------------------------------------------------------------------- */
+
+static void texts_add(char ***texts, unsigned *n, char *text)
+{
+	*texts = mem_resize(*texts, (*n + 1) * sizeof(char *));
+	(*texts)[(*n)++] = text;
+}
+
+static void texts_fini(char ***texts, unsigned *n)
+{
+	for (unsigned i = 0; i < *n; i++)
+		free((*texts)[i]);
+	free(*texts);
+	*texts = NULL;
+	*n = 0;
+}
+
+static void add_host(struct gateway *g, struct str name, unsigned port)
+{
+	texts_add(&g->hosts, &g->n_hosts, mem_printf(STR_FMT ":%u", STR_ARG(name), port));
+	if (port == 80)
+		texts_add(&g->hosts, &g->n_hosts, str_dup(name));
+}
+
+static void add_address(struct gateway *g, struct str address)
+{
+	struct str name = without_port(address);
+	int64_t port = 0;
+
+	if (name.n < address.n)
+		str_to_i64((struct str){address.p + name.n + 1, address.n - name.n - 1}, &port);
+	if (!port)
+		port = gateway_port(g);
+	add_host(g, name, (unsigned)port);
+	add_host(g, STR("localhost"), (unsigned)port);
+}
+
+/* gateway.hosts: "name" at any port, "name:port" at that one. */
+static void add_name(struct gateway *g, struct str name)
+{
+	if (without_port(name).n < name.n)
+		texts_add(&g->hosts, &g->n_hosts, str_dup(name));
+	else
+		texts_add(&g->names, &g->n_names, str_dup(name));
+}
+
+static void each_piece(
+	struct gateway *g, const char *list, void (*fn)(struct gateway *g, struct str piece))
+{
+	struct str rest = str_from(list), piece;
+
+	while (str_cut(&rest, ',', &piece)) {
+		piece = str_trim(piece);
+		if (piece.n)
+			fn(g, piece);
+	}
+}
+
+/* --- life ------------------------------------------------------------------------------------------------------------- */
+
+static int listen_all(struct gateway *g, const struct gateway_options *options)
+{
+	struct http_server_options server = {
+		.log = g->log,
+		.body_max = options->body_max,
+		.read_timeout_us = options->read_timeout_us,
+		.idle_timeout_us = IDLE_TIMEOUT_US,
+		.connections_max = g->waiting_max + CONNECTIONS_SPARE,
+		.reuseport = options->reuseport,
+		.on_headers = on_headers,
+		.handler = on_request,
+		.arg = g,
+	};
+	struct str rest = str_from(options->addresses), piece;
+
+	while (str_cut(&rest, ',', &piece)) {
+		char *address cleanup(mem_freep) = str_dup(str_trim(piece));
+		int r;
+
+		if (!*address)
+			continue;
+		r = g->server ? http_server_listen(g->server, address)
+			      : http_server_new(g->loop, address, &server, &g->server);
+		if (r) {
+			log_error(g->log, "listen_failed", "address=%s why=\"%s\"", address,
+				strerror(-r));
+			return r;
+		}
+	}
+	if (g->server)
+		return 0;
+	log_error(g->log, "listen_failed", "why=\"gateway.addresses is empty\"");
+	return -EINVAL;
+}
+
+static void on_all_over(void *arg)
+{
+	struct gateway *g = arg;
+	void (*fn)(void *) = take_ptr(&g->on_stopped);
+
+	if (!fn)
+		return;
+	timer_stop(&g->stop_deadline);
+	http_server_free(take_ptr(&g->server)); /* what is left is gone: every visit with it */
+	fn(g->on_stopped_arg);
+}
+
+static void on_stop_deadline(void *arg)
+{
+	struct gateway *g = arg;
+
+	log_warn(g->log, "stop", "unanswered=%u why=\"took too long\"",
+		http_server_open_requests(g->server));
+	loop_defer(g->loop, &g->stopped);
+}
+
+int gateway_new(struct loop *loop, const struct gateway_options *options, struct gateway **out)
+{
+	struct gateway *g = mem_alloc(sizeof(*g));
+	int r;
+
+	g->loop = loop;
+	g->log = options->log;
+	g->transport = options->transport;
+	g->languages = options->languages;
+	g->wait_us = options->wait_us;
+	g->waiting_max = options->waiting_max ? options->waiting_max : WAITING_MAX;
+	list_init(&g->visits);
+	waiters_init(g);
+	timer_init(&g->stop_deadline, loop, on_stop_deadline, g);
+	defer_init(&g->stopped, on_all_over, g);
+	peers_init(&g->peers, loop, options->judicators);
+	if (!g->peers.n) {
+		log_error(g->log, "start", "why=\"judicator.addresses is empty\"");
+		r = -EINVAL;
+	} else {
+		r = listen_all(g, options);
+	}
+	if (r) {
+		gateway_free(g);
+		return r;
+	}
+	each_piece(g, options->addresses, add_address);
+	each_piece(g, options->hosts, add_name);
+	log_info(g->log, "serving", "addresses=%s port=%u judicators=%s", options->addresses,
+		gateway_port(g), options->judicators);
+	*out = g;
+	return 0;
+}
+
+unsigned gateway_port(const struct gateway *g)
+{
+	return http_server_port(g->server);
+}
+
+void gateway_maybe_stopped(struct gateway *g)
+{
+	if (g->stopping && list_is_empty(&g->visits))
+		loop_defer(g->loop, &g->stopped);
+}
+
+void gateway_stop(struct gateway *g, void (*on_stopped)(void *arg), void *arg)
+{
+	g->stopping = true;
+	g->on_stopped = on_stopped;
+	g->on_stopped_arg = arg;
+	http_server_stop_accepting(g->server);
+	timer_start(&g->stop_deadline, STOP_US);
+	waiters_end_all(g);
+	gateway_maybe_stopped(g);
+}
+
+void gateway_free(struct gateway *g)
+{
+	if (!g)
+		return;
+	g->on_stopped = NULL;
+	http_server_free(take_ptr(&g->server));
+	CHECK(list_is_empty(&g->visits));
+	defer_cancel(&g->stopped);
+	timer_stop(&g->stop_deadline);
+	waiters_fini(g);
+	peers_fini(&g->peers);
+	texts_fini(&g->hosts, &g->n_hosts);
+	texts_fini(&g->names, &g->n_names);
+	buf_fini(&g->refusal);
+	free(g);
+}

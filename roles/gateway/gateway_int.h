@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gateway_int - what the gateway's files share: the owner structure, a visit, a question, and the verbs between them. Nobody else
+ * includes it.
+ *
+ *   gateway.c  life, the table of routes, what is checked of every request
+ *   visit.c    one HTTP request while it is worked on: its parameters, its answer
+ *   ask.c      one question to the judicators, repeated until one answers
+ *   tasks.c    POST, GET and DELETE of tasks
+ *   waiters.c  clients that wait for a task to be done
+ *   lists.c    what else can be looked at: executors, judicators, languages, health
+ *   view.c     a task as JSON for people
+ */
+#pragma once
+
+#include "reactor/base/clock.h"
+#include "reactor/base/list.h"
+#include "reactor/base/log.h"
+#include "reactor/base/map.h"
+#include "reactor/loop.h"
+#include "reactor/timer.h"
+#include "roles/gateway/gateway.h"
+#include "rpc/http/router.h"
+#include "rpc/http/server.h"
+#include "rpc/rpc_client.h"
+
+#define ASK_BUDGET_US (10 * US_PER_S) /* for what changes something */
+#define READ_BUDGET_US (5 * US_PER_S) /* for what only looks */
+#define WAIT_MS_MAX 300000
+#define WAITING_MAX 20000
+#define TASKS_PATH "/api/v1/tasks"
+
+struct visit;
+struct wait_entry;
+
+/* --- ask.c: one question ---------------------------------------------------------------------------------- */
+
+/* answer->failure is RPC_OK, or answer->problem is what the client should be told (complete). Once. The ask may be freed inside. */
+typedef void ask_done_fn(void *arg, struct rpc_answer *answer);
+
+struct ask { /* embedded; zero-initialised = idle */
+	struct gateway *g;
+	enum rpc_method method;
+	const void *request; /* struct msg_..._request, valid until done */
+	int64_t deadline_us; /* loop time */
+	const char *address; /* asked now; g->peers owns it */
+	unsigned failures;
+	struct backoff backoff;
+	struct timer pause;
+	bool not_sent; /* the transport refused to take it */
+	struct op *op;
+	ask_done_fn *done;
+	void *arg;
+};
+
+void ask_start(struct ask *ask, struct gateway *g, enum rpc_method method, const void *request,
+	int64_t budget_us, ask_done_fn *done, void *arg);
+void ask_stop(struct ask *ask); /* never calls back after it; harmless when idle */
+
+/* --- visit.c: one HTTP request ---------------------------------------------------------------------------- */
+
+struct visit {
+	struct gateway *g;
+	struct list link; /* g->visits */
+	struct http_request *http;
+	struct ask ask;
+	int64_t started_us;
+	char what[96];    /* method and path, for the log; filled when debug is on */
+	int64_t wait_us;  /* how long the client waits; 0 = not at all */
+	int64_t until_us; /* loop time of its end */
+
+	/* tasks.c */
+	struct id id;
+	int status;          /* of a good answer */
+	bool keyed;          /* came with an Idempotency-Key */
+	struct record *task; /* POST, until it is added */
+	struct buf doc;      /* likewise */
+	struct buf
+		plain; /* answer when the waiting is over and nobody can be asked; POST with wait */
+	union {
+		struct msg_add_request add;
+		struct msg_cancel_request cancel;
+		struct msg_get_request get;
+		struct msg_search_request search;
+		struct msg_executors_request executors;
+		struct msg_judicators_request judicators;
+		struct msg_ping_request ping;
+	} request;
+	struct msg_get_item item;
+	char texts[5][65]; /* query parameters that the request points at */
+
+	unsigned list; /* lists.c */
+
+	/* waiters.c */
+	struct list wait_link;    /* entry->visits */
+	bool waits;               /* counted there */
+	struct wait_entry *entry; /* NULL = on the list of those whose wait is over */
+	struct timer wait;
+};
+
+/* NULL when it has been answered already: the gateway stops. */
+struct visit *visit_new(struct gateway *g, struct http_request *http);
+/* Answers and frees. */
+void visit_reply(struct visit *v, int status, const char *type, struct str body);
+void visit_problem(struct visit *v, const struct problem *problem);
+void visit_fail(struct visit *v, int status, const char *code, const char *fmt, ...)
+	printf_like(4, 5);
+/* Without an answer: the client is gone. */
+void visit_free(struct visit *v);
+
+#define TYPE_JSON "application/json"
+
+struct query_param {
+	const char *name;
+	char *out; /* "" when absent */
+	size_t cap;
+};
+/* Reads the query: each parameter at most once and no others. False: problem says which. */
+bool query_read(const struct http_request *http, const struct query_param *params, size_t n,
+	struct problem *problem);
+/* "wait" in ms -> *wait_us (0 when absent, text ""). */
+bool query_wait(const char *text, int64_t *wait_us, struct problem *problem);
+
+/* --- tasks.c ------------------------------------------------------------------------------------------------- */
+
+void tasks_on_post(const struct route_match *match, struct http_request *http);
+void tasks_on_list(const struct route_match *match, struct http_request *http);
+void tasks_on_get(const struct route_match *match, struct http_request *http);
+void tasks_on_delete(const struct route_match *match, struct http_request *http);
+/* Answers with the whole task; body is its view. */
+void tasks_reply(struct visit *v, struct str body);
+/* Nobody can tell how the task is: a POST answers what it knows, others the problem. */
+void tasks_reply_unknown(struct visit *v, const struct problem *problem);
+void tasks_reply_missing(struct visit *v);
+
+/* --- waiters.c ------------------------------------------------------------------------------------------------ */
+
+struct waiters {
+	struct map entries;   /* id -> struct wait_entry: all that held gets are for */
+	struct list watchers; /* struct watcher, the oldest first */
+	struct list looks;    /* struct look */
+	struct list due;      /* struct visit (wait_link): their wait is over */
+	struct defer look;
+	unsigned count; /* of visits that wait */
+};
+
+void waiters_init(struct gateway *g);
+void waiters_fini(struct gateway *g); /* when no visit waits any more */
+bool waiters_are_full(const struct gateway *g);
+/* The visit is answered by tasks_reply...() when its task is done, or when v->until_us has come. */
+void waiters_add(struct visit *v);
+void waiters_remove(struct visit *v); /* harmless when it does not wait */
+/* Everybody's wait is over. */
+void waiters_end_all(struct gateway *g);
+
+/* --- lists.c -------------------------------------------------------------------------------------------------- */
+
+void lists_on_executors(const struct route_match *match, struct http_request *http);
+void lists_on_judicators(const struct route_match *match, struct http_request *http);
+void lists_on_languages(const struct route_match *match, struct http_request *http);
+void lists_on_health(const struct route_match *match, struct http_request *http);
+void lists_on_root(const struct route_match *match, struct http_request *http);
+
+/* --- view.c --------------------------------------------------------------------------------------------------- */
+
+/* The whole task, appended to w's text as an object. */
+void view_write(const struct msg_task_view *task, struct json_writer *w);
+/* Without result, for lists. */
+void view_write_short(const struct msg_task_view *task, struct json_writer *w);
+void view_text(const struct msg_task_view *task, struct buf *out);
+void view_text_short(const struct msg_task_view *task, struct buf *out);
+/* Member `key`: the time as UTC text, or null. */
+void view_time(struct json_writer *w, const char *key, int64_t us);
+
+/* --- gateway.c ------------------------------------------------------------------------------------------------- */
+
+struct gateway {
+	struct loop *loop;
+	struct log *log;
+	struct transport *transport;
+	const struct map *languages;
+	struct peers peers;
+	struct http_server *server;
+	char **hosts; /* what the Host header may be */
+	unsigned n_hosts;
+	char **names; /* likewise, at any port */
+	unsigned n_names;
+	int64_t wait_us;
+	unsigned waiting_max;
+	struct buf refusal; /* scratch: a problem document given to the server */
+
+	struct list visits;
+	struct waiters waiters;
+
+	bool stopping;
+	struct timer stop_deadline;
+	struct defer stopped;
+	void (*on_stopped)(void *arg);
+	void *on_stopped_arg;
+};
+
+void gateway_maybe_stopped(struct gateway *g);

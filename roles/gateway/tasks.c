@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tasks - theory of operation
+ *
+ *     POST    parse -> add -------------------> 201 the task as it was added
+ *                       \-> (wait) waiters ---> 201 the task once it is done, or as it is when the wait is over
+ *                       \-> (there already) get or waiters -> 200 the task
+ *     GET     get ----------------------------> 200 | 404
+ *             (wait) waiters -----------------> the same, once it is done
+ *     DELETE  cancel -> get ------------------> 200 | 404 | 409
+ *
+ * The gateway chooses the id before it asks anybody, so `add` may be sent again and again, to any judicator: the task is
+ * there once. With an Idempotency-Key the id follows from user and key, so the client may repeat as well.
+ *
+ * A submission can be large: it is dropped as soon as it is added, a waiting client costs little.
+ */
+#include "roles/gateway/gateway_int.h"
+
+#include <stdio.h>
+
+#include <openssl/sha.h>
+
+#include "rpc/task/status.h"
+#include "rpc/task/task.h"
+
+#define KEY_MAX 255
+#define PAGE_DEFAULT 50
+#define PAGE_MAX 1000
+
+/* --- answers ------------------------------------------------------------------------------------------------------ */
+
+static void add_location(struct visit *v)
+{
+	char path[sizeof(TASKS_PATH) + 1 + ID_LEN];
+
+	snprintf(path, sizeof(path), TASKS_PATH "/%s", v->id.hex);
+	http_request_add_header(v->http, "Location", path);
+}
+
+void tasks_reply(struct visit *v, struct str body)
+{
+	if (v->status == 201)
+		add_location(v);
+	visit_reply(v, v->status, TYPE_JSON, body);
+}
+
+void tasks_reply_unknown(struct visit *v, const struct problem *problem)
+{
+	if (v->plain.len)
+		tasks_reply(v, buf_str(&v->plain));
+	else
+		visit_problem(v, problem);
+}
+
+void tasks_reply_missing(struct visit *v)
+{
+	visit_fail(v, 404, "task_unknown", "There is no task %s.", v->id.hex);
+}
+
+/* --- one task, as it is ---------------------------------------------------------------------------------------------- */
+
+static void on_got(void *arg, struct rpc_answer *answer)
+{
+	struct visit *v = arg;
+	const struct msg_get_reply *reply = answer->reply;
+	struct buf body cleanup(buf_fini) = BUF_INIT;
+
+	if (answer->failure != RPC_OK) {
+		tasks_reply_unknown(v, &answer->problem);
+		return;
+	}
+	if (!reply->tasks.count) {
+		tasks_reply_missing(v);
+		return;
+	}
+	view_text(codec_item(reply->tasks, struct msg_task_view, 0), &body);
+	tasks_reply(v, buf_str(&body));
+}
+
+static void tasks_look(struct visit *v)
+{
+	v->item = (struct msg_get_item){.id = v->id};
+	v->request.get = (struct msg_get_request){.items = {&v->item, 1}};
+	ask_start(&v->ask, v->g, RPC_get, &v->request.get, READ_BUDGET_US, on_got, v);
+}
+
+/* Now, or once it is done. */
+static void tasks_show(struct visit *v)
+{
+	if (v->wait_us)
+		waiters_add(v);
+	else
+		tasks_look(v);
+}
+
+static bool waiting_refused(struct visit *v)
+{
+	if (!v->wait_us || !waiters_are_full(v->g))
+		return false;
+	visit_fail(v, 503, "too_many_waiting",
+		"Too many clients wait here. Try again in a moment, or without `wait`.");
+	return true;
+}
+
+/* --- POST ---------------------------------------------------------------------------------------------------------- */
+
+/* The id that user and key stand for. */
+static struct id key_id(struct str user, struct str key)
+{
+	struct buf text cleanup(buf_fini) = BUF_INIT;
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+
+	buf_add_str(&text, user);
+	buf_add_char(&text, '\0'); /* neither holds one */
+	buf_add_str(&text, key);
+	SHA256((const unsigned char *)text.data, text.len, digest);
+	return id_from_bytes(digest);
+}
+
+static bool key_is_good(struct str key)
+{
+	for (size_t i = 0; i < key.n; i++) {
+		if (key.p[i] < ' ' || key.p[i] > '~')
+			return false;
+	}
+	return key.n >= 1 && key.n <= KEY_MAX;
+}
+
+/* False when answered. */
+static bool choose_id(struct visit *v, struct str user)
+{
+	struct loop *loop = v->g->loop;
+	struct str key = http_request_header(v->http, "Idempotency-Key");
+
+	v->keyed = key.p != NULL;
+	if (!v->keyed) {
+		v->id = id_make((uint32_t)(loop_wall_us(loop) / US_PER_S), loop_random(loop));
+		return true;
+	}
+	if (!key_is_good(key)) {
+		visit_fail(v, 400, "bad_idempotency_key",
+			"Idempotency-Key is 1 to %d printable ASCII characters.", KEY_MAX);
+		return false;
+	}
+	v->id = key_id(user.p ? user : STR(""), key);
+	return true;
+}
+
+/* The task as the judicator has just taken it. */
+static void write_added(struct visit *v, const struct msg_add_reply *reply)
+{
+	const struct msg_add_request *add = &v->request.add;
+	struct msg_task_view view = {
+		.id = v->id,
+		.user = add->user,
+		.language = add->language,
+		.priority = add->priority,
+		.labels = add->labels,
+		.status = reply->status,
+		.add_time_us = reply->add_time_us,
+	};
+
+	view_text(&view, &v->plain);
+}
+
+static void on_added(void *arg, struct rpc_answer *answer)
+{
+	struct visit *v = arg;
+	const struct msg_add_reply *reply = answer->reply;
+
+	if (answer->failure != RPC_OK) {
+		log_info(v->g->log, "add_failed", "id=%s code=%s", v->id.hex, answer->problem.code);
+		visit_problem(v, &answer->problem);
+		return;
+	}
+	log_info(v->g->log, "add", "id=%s created=%s", v->id.hex, reply->created ? "yes" : "no");
+	v->status = v->keyed && !reply->created ? 200 : 201;
+	write_added(v, reply);
+	if (v->status == 201 && !v->wait_us) {
+		tasks_reply(v, buf_str(&v->plain));
+		return;
+	}
+	record_free(take_ptr(&v->task));
+	buf_fini(&v->doc);
+	tasks_show(v);
+}
+
+static void tasks_add(struct visit *v, const struct task *task)
+{
+	task_write(task, &v->doc);
+	v->request.add = (struct msg_add_request){
+		.id = v->id,
+		.user = task->user,
+		.language = task_queue(task),
+		.priority = task->priority,
+		.labels = task->labels,
+		.doc.text = buf_str(&v->doc),
+	};
+	ask_start(&v->ask, v->g, RPC_add, &v->request.add, ASK_BUDGET_US, on_added, v);
+}
+
+void tasks_on_post(const struct route_match *match, struct http_request *http)
+{
+	struct visit *v = visit_new(match->arg, http);
+	struct problem problem = {0};
+	char wait[16];
+	const struct query_param params[] = {{"wait", wait, sizeof(wait)}};
+	const struct task *task;
+
+	if (!v)
+		return;
+	if (!query_read(http, params, ARRAY_SIZE(params), &problem) ||
+		!query_wait(wait, &v->wait_us, &problem) ||
+		task_parse(http_request_body(http), v->g->languages, &v->task, &problem)) {
+		visit_problem(v, &problem);
+		return;
+	}
+	v->until_us = loop_now_us(v->g->loop) + v->wait_us;
+	task = record_data(v->task);
+	if (!waiting_refused(v) && choose_id(v, task->user))
+		tasks_add(v, task);
+}
+
+/* --- GET and DELETE of one --------------------------------------------------------------------------------------------- */
+
+/* False when answered. */
+static bool read_id(struct visit *v, const struct route_match *match)
+{
+	if (id_parse(match->params[0], &v->id))
+		return true;
+	visit_fail(v, 400, "bad_id", "A task's id is 24 hexadecimal digits, in lower case.");
+	return false;
+}
+
+void tasks_on_get(const struct route_match *match, struct http_request *http)
+{
+	struct visit *v = visit_new(match->arg, http);
+	struct problem problem = {0};
+	char wait[16];
+	const struct query_param params[] = {{"wait", wait, sizeof(wait)}};
+
+	if (!v || !read_id(v, match))
+		return;
+	if (!query_read(http, params, ARRAY_SIZE(params), &problem) ||
+		!query_wait(wait, &v->wait_us, &problem)) {
+		visit_problem(v, &problem);
+		return;
+	}
+	v->until_us = loop_now_us(v->g->loop) + v->wait_us;
+	if (!waiting_refused(v))
+		tasks_show(v);
+}
+
+static void on_cancelled(void *arg, struct rpc_answer *answer)
+{
+	struct visit *v = arg;
+
+	if (answer->failure != RPC_OK) {
+		visit_problem(v, &answer->problem);
+		return;
+	}
+	log_info(v->g->log, "cancel", "id=%s", v->id.hex);
+	tasks_look(v);
+}
+
+void tasks_on_delete(const struct route_match *match, struct http_request *http)
+{
+	struct visit *v = visit_new(match->arg, http);
+	struct problem problem = {0};
+
+	if (!v || !read_id(v, match))
+		return;
+	if (!query_read(http, NULL, 0, &problem)) {
+		visit_problem(v, &problem);
+		return;
+	}
+	v->request.cancel = (struct msg_cancel_request){.id = v->id};
+	ask_start(&v->ask, v->g, RPC_cancel, &v->request.cancel, ASK_BUDGET_US, on_cancelled, v);
+}
+
+/* --- GET of many ------------------------------------------------------------------------------------------------------- */
+
+static void on_searched(void *arg, struct rpc_answer *answer)
+{
+	struct visit *v = arg;
+	const struct msg_search_reply *reply = answer->reply;
+	struct buf body cleanup(buf_fini) = BUF_INIT;
+	struct json_writer *w;
+
+	if (answer->failure != RPC_OK) {
+		visit_problem(v, &answer->problem);
+		return;
+	}
+	w = json_writer_new(&body, false);
+	json_begin_object(w);
+	json_key(w, "tasks");
+	json_begin_array(w);
+	for (size_t i = 0; i < reply->tasks.count; i++)
+		view_write_short(codec_item(reply->tasks, struct msg_task_view, i), w);
+	json_end_array(w);
+	json_key(w, "next");
+	json_bytes(w, reply->next.n ? reply->next : STR_NULL);
+	json_end_object(w);
+	json_writer_free(w);
+	visit_reply(v, 200, TYPE_JSON, buf_str(&body));
+}
+
+enum { LIST_AFTER, LIST_LABEL, LIST_LANGUAGE, LIST_STATUS, LIST_USER, LIST_TEXTS };
+
+static struct str condition(const struct visit *v, int which)
+{
+	return v->texts[which][0] ? str_from(v->texts[which]) : STR_NULL;
+}
+
+/* The values that are not free text. */
+static bool read_list(
+	struct visit *v, const char *limit, const char *order, struct problem *problem)
+{
+	struct msg_search_request *q = &v->request.search;
+	enum task_status status;
+	int64_t after;
+
+	*q = (struct msg_search_request){
+		.user = condition(v, LIST_USER),
+		.status = condition(v, LIST_STATUS),
+		.language = condition(v, LIST_LANGUAGE),
+		.label = condition(v, LIST_LABEL),
+		.after = condition(v, LIST_AFTER),
+		.ascending = !strcmp(order, "asc"),
+		.limit = PAGE_DEFAULT,
+	};
+	if (q->status.p && !task_status_parse(q->status, &status))
+		problem_set(problem, 400, "bad_parameter", "",
+			"The query parameter \"status\" is pending, compiling, compile_failed, "
+			"running, run_failed, success, retrying, "
+			"cancelled or error.");
+	else if (order[0] && !q->ascending && strcmp(order, "desc") != 0)
+		problem_set(problem, 400, "bad_parameter", "",
+			"The query parameter \"order\" is asc or desc.");
+	else if (limit[0] &&
+		 (!str_to_i64(str_from(limit), &q->limit) || q->limit < 1 || q->limit > PAGE_MAX))
+		problem_set(problem, 400, "bad_parameter", "",
+			"The query parameter \"limit\" is 1 to %d.", PAGE_MAX);
+	else if (q->after.p && (!str_to_i64(q->after, &after) || after < 1))
+		problem_set(problem, 400, "bad_parameter", "",
+			"The query parameter \"after\" is the `next` of the page before.");
+	else
+		return true;
+	return false;
+}
+
+void tasks_on_list(const struct route_match *match, struct http_request *http)
+{
+	struct visit *v = visit_new(match->arg, http);
+	struct problem problem = {0};
+	char limit[8], order[8];
+
+	if (!v)
+		return;
+	const struct query_param params[] = {
+		{"after", v->texts[LIST_AFTER], 65},
+		{"label", v->texts[LIST_LABEL], TASK_LABEL_MAX + 1},
+		{"language", v->texts[LIST_LANGUAGE], TASK_LANGUAGE_MAX + 1},
+		{"limit", limit, sizeof(limit)},
+		{"order", order, sizeof(order)},
+		{"status", v->texts[LIST_STATUS], 33},
+		{"user", v->texts[LIST_USER], TASK_USER_MAX + 1},
+	};
+
+	if (!query_read(http, params, ARRAY_SIZE(params), &problem) ||
+		!read_list(v, limit, order, &problem)) {
+		visit_problem(v, &problem);
+		return;
+	}
+	ask_start(&v->ask, v->g, RPC_search, &v->request.search, READ_BUDGET_US, on_searched, v);
+}
