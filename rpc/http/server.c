@@ -466,6 +466,25 @@ static evhtp_res hook_read(evhtp_request_t *ev, struct evbuffer *buffer, void *a
 	return EVHTP_RES_OK;
 }
 
+/*
+ * The library's pause as its parser sees it: with input left over behind this message it would otherwise "resume" what was never
+ * paused, and print a line about it to stderr for every such request. Reading itself stays enabled, so that a client that leaves is noticed;
+ * parser_go() ends the pause before anything else can happen to the connection but its end.
+ */
+static void parser_stop(struct conn *conn)
+{
+	conn->request.ev->status = EVHTP_RES_PAUSE;
+	conn->ev->flags |= EVHTP_CONN_FLAG_PAUSED;
+}
+
+/* False when the connection has ended meanwhile (the library does not free a paused one). */
+static bool parser_go(struct conn *conn)
+{
+	conn->request.ev->status = EVHTP_RES_OK;
+	conn->ev->flags = (uint16_t)(conn->ev->flags & ~EVHTP_CONN_FLAG_PAUSED);
+	return !(conn->ev->flags & EVHTP_CONN_FLAG_FREE_CONN);
+}
+
 /* The message is whole. */
 static void on_message(evhtp_request_t *ev, void *arg)
 {
@@ -473,6 +492,7 @@ static void on_message(evhtp_request_t *ev, void *arg)
 	struct conn *conn = evhtp_connection_get_hooks(ev->conn)->on_read_arg;
 
 	if (conn->state == CONN_LINGER) {
+		parser_stop(conn);
 		conn_enter(conn, CONN_CLOSING);
 		if (conn_is_flushed(conn))
 			conn_set_deadline(conn, 0);
@@ -481,6 +501,7 @@ static void on_message(evhtp_request_t *ev, void *arg)
 	if (conn->state != CONN_BODY)
 		return;
 	conn_enter(conn, CONN_READY);
+	parser_stop(conn);
 	loop_defer(conn->server->loop, &conn->run);
 }
 
@@ -491,6 +512,10 @@ static void run_handler(void *arg)
 	struct conn *conn = arg;
 	struct http_server *server = conn->server;
 
+	if (!parser_go(conn)) {
+		evhtp_connection_free(conn->ev);
+		return;
+	}
 	conn_enter(conn, CONN_WAITING);
 	server->options.handler(server->options.arg, &conn->request);
 }

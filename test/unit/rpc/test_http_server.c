@@ -28,6 +28,9 @@
 #define IDLE_TIMEOUT_US (400 * US_PER_MS)
 #define DEADLINE_US (10 * US_PER_S)
 #define BIG ((size_t)8 << 20)
+#ifndef PSEUDORANDOM_ROUNDS
+#define PSEUDORANDOM_ROUNDS 400
+#endif
 
 struct fixture {
 	struct loop *loop;
@@ -873,28 +876,44 @@ static void test_too_many_connections_hear_503(void **state)
 	expect_healthy(f);
 }
 
-static void test_pseudorandom_bytes(void **state)
+/* Words of the protocol in any order behind a plausible start, in pieces of any size. */
+static void send_pseudorandom(struct raw *raw, uint64_t *seed)
 {
 	static const char *const words[] = {"GET ", "POST ", "/", " HTTP/1.1\r\n", "Host: x\r\n",
 		"\r\n", "\r\n\r\n", "Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n",
 		"5\r\n", "hello", "0\r\n\r\n", ": ", "?a=%zz", "\n", "\t", "#",
 		"Expect: 100-continue\r\n", "Connection: keep-alive\r\n", " HTTP/1.0\r\n"};
+	static const char *const starts[] = {"GET ", "POST /", "GET / HTTP/1.1\r\nHost: x\r\n",
+		"POST /wait HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n",
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"};
+
+	for (int i = 0; i < 12; i++) {
+		unsigned draw;
+		char c;
+
+		*seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+		draw = (unsigned)(*seed >> 33);
+		c = (char)(*seed >> 40);
+		if (i == 0)
+			raw_text(raw, starts[draw % ARRAY_SIZE(starts)]);
+		else if ((*seed >> 60) == 0)
+			raw_send(raw, &c, 1);
+		else
+			raw_text(raw, words[draw % ARRAY_SIZE(words)]);
+		if ((*seed >> 58 & 7) == 0)
+			raw_pump(raw);
+	}
+}
+
+static void test_pseudorandom_bytes(void **state)
+{
 	struct fixture *f = *state;
 	uint64_t seed = 20261128;
 
-	for (int round = 0; round < 400; round++) {
+	for (int round = 0; round < PSEUDORANDOM_ROUNDS; round++) {
 		struct raw raw = raw_open(f);
 
-		for (int i = 0; i < 12; i++) {
-			seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
-			if ((seed >> 60) == 0) {
-				char c = (char)(seed >> 40);
-
-				raw_send(&raw, &c, 1);
-			} else {
-				raw_text(&raw, words[(seed >> 33) % ARRAY_SIZE(words)]);
-			}
-		}
+		send_pseudorandom(&raw, &seed);
 		for (int i = 0; i < 3; i++)
 			raw_pump(&raw);
 		if (raw.in.len)
