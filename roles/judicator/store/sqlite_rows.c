@@ -801,11 +801,6 @@ static int check_file(struct sqlite_rows *s, const char *path, int64_t *version)
 		err = ask_number(s, "PRAGMA user_version", version);
 	if (err >= 0)
 		err = ask_number(s, "SELECT count(*) FROM sqlite_schema", &n_tables);
-	if (err == -EUCLEAN)
-		snprintf(s->error, sizeof(s->error),
-			"%s is damaged or not a database: put a good copy there, or move it away "
-			"to start empty",
-			path);
 	if (err < 0)
 		return err;
 	if (n_tables == 0 && application == 0 && *version == 0)
@@ -936,8 +931,14 @@ int sqlite_rows_open(const struct sqlite_rows_options *options, struct sqlite_ro
 	s->has_room = true;
 	map_init(&s->seqs);
 	err = open_into(s, options);
-	if (err < 0) {
+	if (err == -EUCLEAN)
+		snprintf(error, SQLITE_ROWS_ERROR_MAX,
+			"%s is damaged or not a database (%.100s): put a good copy there, or move "
+			"it away to start empty",
+			options->path, s->error);
+	else if (err < 0)
 		memcpy(error, s->error, sizeof(s->error));
+	if (err < 0) {
 		sqlite_rows_close(s);
 		return err;
 	}
