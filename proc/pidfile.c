@@ -66,10 +66,17 @@ int pidfile_write(int fd, pid_t pid)
 	return ftruncate(fd, n) < 0 ? -errno : 0;
 }
 
+/* Closing is not enough: a process that was just spawned has a copy of the descriptor for a moment after the spawn has
+ * returned (exec releases us first and closes then), and the lock lives as long as any copy. Unlocking ends it
+ * for all (test_pidfile: unlock_ends_it_for_every_copy). */
 void pidfile_unlock(int *fd)
 {
-	if (*fd >= 0)
+	struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+
+	if (*fd >= 0) {
+		fcntl(*fd, F_OFD_SETLK, &lock);
 		close(*fd);
+	}
 	*fd = -1;
 }
 

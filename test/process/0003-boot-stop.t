@@ -20,7 +20,8 @@ for signal in TERM INT; do
 	stop "$signal" "$signal"
 	check "SIG$signal, more than once: exit status 0" [ "$status" = 0 ]
 	check "SIG$signal: reverse order" [ "$(ends "$signal")" = "gateway executor judicator " ]
-	check "SIG$signal: all ended by themselves" not logged "$signal" "event=service-killed"
+	check "SIG$signal: all ended by themselves, with status 0" \
+		[ "$(grep -c 'event=service-exited .* exit_code=0 ' "$DIR/$signal.log")" = 3 ]
 	check "SIG$signal: no process is left" has_no_process "$run"
 	for service in $SERVICES; do
 		check "SIG$signal: $service.pid says -1" [ "$(pid_in "$run/$service.pid")" = -1 ]

@@ -156,12 +156,14 @@ has_argument()
 	tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | grep -qxF -- "$2"
 }
 
-# is_serving RUN SERVICE : the pid file names a living process, and it is that service's.
+# is_serving RUN SERVICE : the pid file names a living process, it is that service's, and it has come so far that it
+# heeds signals and has dropped its privileges.
 is_serving()
 {
 	local pid
 	pid=$(pid_in "$1/$2.pid")
-	[ "$pid" -gt 1 ] && has_argument "$pid" "$1/$2.conf"
+	[ "$pid" -gt 1 ] && has_argument "$pid" "$1/$2.conf" &&
+		grep -q '^NoNewPrivs:[[:space:]]*1' "/proc/$pid/status"
 }
 
 # is_new RUN SERVICE OLD : serving, by another process than OLD.

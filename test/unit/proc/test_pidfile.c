@@ -75,6 +75,20 @@ static void locks_exclude_within_one_process(void **state)
 	pidfile_unlock(&second);
 }
 
+static void unlock_ends_it_for_every_copy(void **state)
+{
+	struct place *p = *state;
+	int first, copy, second;
+
+	assert_int_equal(pidfile_lock(p->path, &first), 0);
+	copy = dup(first);
+	assert_true(copy >= 0);
+	pidfile_unlock(&first);
+	assert_int_equal(pidfile_lock(p->path, &second), 0);
+	pidfile_unlock(&second);
+	close(copy);
+}
+
 static void lock_dies_with_its_holder(void **state)
 {
 	struct place *p = *state;
@@ -243,6 +257,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(locks_exclude_within_one_process, setup, teardown),
+		cmocka_unit_test_setup_teardown(unlock_ends_it_for_every_copy, setup, teardown),
 		cmocka_unit_test_setup_teardown(lock_dies_with_its_holder, setup, teardown),
 		cmocka_unit_test_setup_teardown(file_is_made_and_readable, setup, teardown),
 		cmocka_unit_test_setup_teardown(errors_are_negative, setup, teardown),
