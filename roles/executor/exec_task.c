@@ -27,7 +27,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cfg/language.h"
 #include "reactor/base/clock.h"
@@ -136,40 +135,18 @@ static void step_succeeded(struct exec_task *task)
 
 /*** The program in the box ***/
 
-/* "gcc" is looked for where the box has its programs; what is not found there, or has a slash, is the task's own file. */
-static char *find_program(struct str name)
-{
-	static const char *const dirs[] = {"/usr/local/bin", "/usr/bin", "/bin"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(dirs) && !memchr(name.p, '/', name.n); i++) {
-		char *path = mem_printf("%s/" STR_FMT, dirs[i], STR_ARG(name));
-
-		if (access(path, X_OK) == 0)
-			return path;
-		free(path);
-	}
-	return str_dup(name);
-}
-
-/* The task's own command if it has one, else the profile's; NULL when there is neither. */
+/* The task's own command if it has one, else the profile's; NULL when there is neither. A name without a slash is
+ * looked for by the box, where its programs are. */
 static char **make_argv(const struct exec_task *task, const struct codec_list *command,
 	char **profile, int64_t memory_bytes)
 {
 	char **argv;
-	char *program;
 
-	if (command && command->count) {
-		argv = mem_array(command->count + 1, sizeof(char *));
-		for (size_t i = 0; i < command->count; i++)
-			argv[i] = str_dup(*codec_item(*command, struct str, i));
-	} else if (profile) {
-		argv = language_argv(task->language, profile, memory_bytes);
-	} else {
-		return NULL;
-	}
-	program = find_program(str_from(argv[0]));
-	free(argv[0]);
-	argv[0] = program;
+	if (!command || !command->count)
+		return profile ? language_argv(task->language, profile, memory_bytes) : NULL;
+	argv = mem_array(command->count + 1, sizeof(char *));
+	for (size_t i = 0; i < command->count; i++)
+		argv[i] = str_dup(*codec_item(*command, struct str, i));
 	return argv;
 }
 

@@ -6,7 +6,7 @@
  *   start           reads the profiles and the secret, and probes the languages in the box
  *   on_probed       has its answer: only now do we register and ask for work
  *   stop            drains; on_stopped when everything is accepted, or shortly before boot loses patience
- *   on_ended        fenced: the process ends with FENCED_EXIT, and boot waits its longest backoff before the
+ *   on_ended        fenced: the process ends with KEEPER_EXIT_FENCED, and boot waits its longest backoff before the
  *                   next one, since two installations of one name would otherwise fence each other for ever
  */
 #include <errno.h>
@@ -17,6 +17,7 @@
 
 #include "cfg/language.h"
 #include "proc/box/box.h"
+#include "proc/keeper.h"
 #include "reactor/base/clock.h"
 #include "reactor/base/mem.h"
 #include "reactor/loop.h"
@@ -27,7 +28,6 @@
 #include "roles/role.h"
 #include "roles/secret.h"
 
-#define FENCED_EXIT 75 /* EX_TEMPFAIL; boot knows it */
 #define FAILED_EXIT 1
 #define USAGE_EXIT 2
 /* Before boot's stop_timeout: our tasks are killed, our process is gone. */
@@ -180,8 +180,8 @@ static void on_ended(void *arg, enum executor_end end)
 		"exit=%d why=\"another executor registered as %s, or this one was silent for "
 		"longer than judicator.expire; every task was killed\" fix=\"give each executor a "
 		"name of its own\"",
-		FENCED_EXIT, s->name);
-	s->env.on_failed(s->env.arg, FENCED_EXIT);
+		KEEPER_EXIT_FENCED, s->name);
+	s->env.on_failed(s->env.arg, KEEPER_EXIT_FENCED);
 }
 
 static void stop(void *state)
@@ -265,6 +265,13 @@ static int start(const struct role_env *env, void **state)
 	return 0;
 }
 
+static void reload(void *state, const struct cfg *cfg)
+{
+	struct executor_state *s = state;
+
+	s->stop_timeout_us = cfg_int(cfg, OPT_boot_stop_timeout);
+}
+
 static void state_free(void *state)
 {
 	struct executor_state *s = state;
@@ -292,5 +299,6 @@ const struct role executor_role = {
 	.prepare = prepare,
 	.start = start,
 	.stop = stop,
+	.reload = reload,
 	.free = state_free,
 };
