@@ -93,6 +93,20 @@ free_port()
 	exit 1
 }
 
+# kill -SIGNAL PID... : the builtin, for single processes only. The pid file of a service that is down says -1, and as root
+# `kill -KILL -1` is for everything on the machine.
+kill()
+{
+	local pid
+	for pid in "${@:2}"; do
+		if ! [[ $pid =~ ^[0-9]+$ ]] || [ "$pid" -le 1 ]; then
+			echo "refused: kill $*" >&2
+			return 1
+		fi
+	done
+	builtin kill "$@"
+}
+
 # start NAME COMMAND... : in the background, output to $DIR/NAME.log; its pid is ${started[NAME]}.
 start()
 {
