@@ -19,7 +19,7 @@
  *
  * "The task failed" is a verdict and comes from judge_case() and compile_is_done(). "We failed" is a reason in words and goes
  * through we_failed() only: the step is repeated after a pause, and after SYSTEM_TRIES it is a system_error with
- * that reason. Neither can become the other.
+ * that reason; when the box is broken for good the task ends without a result, so that another executor gets it. Neither can become the other.
  */
 #include "roles/executor/exec_task.h"
 
@@ -104,6 +104,9 @@ static int we_failed(struct exec_task *task, const char *what, const char *why)
 	task->tries++;
 	log_warn(task->env.log, "system_failure", "id=%s try=%u reason=%s", task->label,
 		task->tries, log_quote(str_from(task->reason), quoted));
+	/* Nothing will ever run here again: the task has no result of ours, it must go to another executor. */
+	if (box_host_failure(task->env.box))
+		return KILL;
 	if (task->tries >= SYSTEM_TRIES) {
 		task->verdict = VERDICT_SYSTEM_ERROR;
 		return COLLECT;

@@ -31,7 +31,7 @@ struct exec_task_events {
 	/* Status or case has changed. May be NULL. */
 	void (*on_progress)(void *arg);
 	/* Once, from the loop: nothing of the task is alive any more, and there is a result (exec_task_is_held()) or, after
-	 * exec_task_end(), none. The machine may be freed inside. */
+	 * exec_task_end() or because the box is broken for good, none. The machine may be freed inside. */
 	void (*on_end)(void *arg);
 };
 

@@ -37,6 +37,7 @@
 /* Held results beyond which no more work is asked for. */
 #define RESULTS_HELD_MAX ((size_t)128 << 20)
 #define RESULTS_HELD_ITEMS_MAX 2048
+#define BROKEN_GRACE_US (10 * US_PER_S)
 
 enum claim_state { WAITING, RUNNING, KILLING, RESULT, CLAIM_STATE_N };
 
@@ -52,7 +53,8 @@ struct claim {
 	struct exec_task *machine; /* RUNNING, KILLING, RESULT */
 };
 
-enum executor_life { SERVING, DRAINING, FENCED, OVER };
+/* BROKEN drains too: the box can run nothing any more. */
+enum executor_life { SERVING, DRAINING, BROKEN, FENCED, OVER };
 
 struct executor {
 	struct loop *loop;
@@ -146,10 +148,18 @@ static int64_t vacant(const struct executor *executor)
 
 /*** The ends ***/
 
+static bool is_draining(const struct executor *executor)
+{
+	return executor->life == DRAINING || executor->life == BROKEN;
+}
+
 static void on_over(void *arg)
 {
+	static const enum executor_end ends[] = {[DRAINING] = EXECUTOR_DRAINED,
+		[BROKEN] = EXECUTOR_BROKEN,
+		[FENCED] = EXECUTOR_FENCED};
 	struct executor *executor = arg;
-	enum executor_end end = executor->life == FENCED ? EXECUTOR_FENCED : EXECUTOR_DRAINED;
+	enum executor_end end = ends[executor->life];
 
 	executor->life = OVER;
 	executor->on_end(executor->arg, end);
@@ -159,7 +169,7 @@ static void look_for_the_end(struct executor *executor, bool settled)
 {
 	if (executor_held(executor))
 		return;
-	if (executor->life == FENCED || (executor->life == DRAINING && settled))
+	if (executor->life == FENCED || (is_draining(executor) && settled))
 		loop_defer(executor->loop, &executor->over);
 }
 
@@ -227,15 +237,33 @@ static void on_task_progress(void *arg)
 	session_changed(claim->executor->session, SESSION_SOON);
 }
 
+/* A task came back without a result though nobody had asked for its end. */
+static void break_down(struct executor *executor)
+{
+	if (executor->life != SERVING && executor->life != DRAINING)
+		return;
+	log_error(executor->log, "box_broken", "held=%u action=\"hand everything back and end\"",
+		executor_held(executor));
+	executor->life = BROKEN;
+	drop_all(executor, WAITING, "box broken");
+	drop_all(executor, RUNNING, "box broken");
+	timer_start(&executor->grace, BROKEN_GRACE_US);
+}
+
 static void on_task_end(void *arg)
 {
 	struct claim *claim = arg;
 	struct executor *executor = claim->executor;
 
-	if (claim->state == RUNNING)
-		claim_move(claim, RESULT); /* nobody asked for its end, so there is a result */
-	else
+	if (exec_task_is_held(claim->machine)) {
+		claim_move(claim, RESULT);
+	} else {
+		bool unasked = claim->state == RUNNING;
+
 		claim_free(claim);
+		if (unasked)
+			break_down(executor);
+	}
 	start_what_may(executor);
 	session_changed(executor->session, SESSION_NOW);
 	look_for_the_end(executor, false);
@@ -399,7 +427,7 @@ static void on_fill(void *arg, struct msg_report_request *request)
 	}
 	request->vacant = vacant(executor);
 	/* The last word of a drain is not held. */
-	if (executor->life == DRAINING && !held)
+	if (is_draining(executor) && !held)
 		request->wait_ms = 0;
 }
 
@@ -442,6 +470,11 @@ static void on_grace_over(void *arg)
 {
 	struct executor *executor = arg;
 
+	if (executor->life ==
+		BROKEN) { /* no judicator took our last word; what use is there in waiting */
+		loop_defer(executor->loop, &executor->over);
+		return;
+	}
 	drop_all(executor, RUNNING, "shutdown");
 	session_changed(executor->session, SESSION_NOW);
 }

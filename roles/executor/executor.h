@@ -13,6 +13,7 @@ struct executor;
 
 enum executor_end {
 	EXECUTOR_DRAINED, /* after executor_drain(): every task is finished or handed back, every result accepted */
+	EXECUTOR_BROKEN, /* the box can run nothing any more: everything was handed back, as after a drain */
 	EXECUTOR_FENCED, /* another process of this name registered, or we were declared dead: all tasks are killed and reaped */
 };
 

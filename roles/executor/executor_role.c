@@ -6,7 +6,8 @@
  *   start           reads the profiles and the secret, and probes the languages in the box
  *   on_probed       has its answer: only now do we register and ask for work
  *   stop            drains; on_stopped when everything is accepted, or shortly before boot loses patience
- *   on_ended        fenced: the process ends with KEEPER_EXIT_FENCED, and boot waits its longest backoff before the
+ *   on_ended        box broken: the process ends, and the next one, root again, starts a new conclave-box;
+ *                   fenced: the process ends with KEEPER_EXIT_FENCED, and boot waits its longest backoff before the
  *                   next one, since two installations of one name would otherwise fence each other for ever
  */
 #include <errno.h>
@@ -171,9 +172,15 @@ static void on_ended(void *arg, enum executor_end end)
 {
 	struct executor_state *s = arg;
 
+	timer_stop(&s->impatience);
 	if (end == EXECUTOR_DRAINED) {
-		timer_stop(&s->impatience);
 		loop_defer(s->loop, &s->stopped);
+		return;
+	}
+	if (end == EXECUTOR_BROKEN) {
+		log_error(s->log, "stop", "exit=%d why=\"%s\" fix=\"boot starts the box anew\"",
+			FAILED_EXIT, box_host_failure(s->box));
+		s->env.on_failed(s->env.arg, FAILED_EXIT);
 		return;
 	}
 	log_error(s->log, "stop",

@@ -30,12 +30,13 @@ enum slot_state { OPENING, READY, STARTING, RUNNING, PRINTING, DYING, ENDED };
 struct box {
 	struct loop *loop;
 	struct list slots;
+	bool broken;
 	struct map runs; /* argv, joined -> number of runs + 1 */
 };
 
 struct script {
 	int64_t run_us, cpu_us, memory, kill_us, exit, signal, out_bytes, echo, oom, forks_refused,
-		fail_first, too_much;
+		fail_first, too_much, breaks;
 	struct buf out, err, fail;
 	struct buf files; /* u64 length, name, u64 length, text; repeated */
 };
@@ -139,6 +140,7 @@ static void take_word(struct loop *loop, struct script *script, struct str key, 
 		{"forks_refused", &script->forks_refused},
 		{"fail_first", &script->fail_first},
 		{"too_much", &script->too_much},
+		{"break", &script->breaks},
 		{"out", .text = &script->out},
 		{"err", .text = &script->err},
 		{"fail", .text = &script->fail},
@@ -338,6 +340,10 @@ static bool fails(struct box_slot *slot, int64_t nth)
 {
 	const struct script *script = &slot->script;
 
+	if (script->breaks)
+		slot->box->broken = true;
+	if (slot->box->broken)
+		return true;
 	if (script->fail_first >= 0)
 		return nth <= script->fail_first;
 	return script->fail.len > 0;
@@ -525,8 +531,11 @@ static int slot_open(struct box *box,
 	void (*on_ready)(void *arg, struct box_slot *slot, const char *why), void *arg,
 	struct op **op)
 {
-	struct box_slot *slot = mem_alloc(sizeof(*slot));
+	struct box_slot *slot;
 
+	if (box->broken)
+		return -EPIPE;
+	slot = mem_alloc(sizeof(*slot));
 	slot->op.cancel = slot_open_cancel;
 	slot->box = box;
 	slot->state = OPENING;

@@ -34,7 +34,7 @@ struct world {
 	struct box_host *box;
 	struct map languages;
 	struct executor *executor;
-	unsigned n_drained, n_fenced;
+	unsigned n_drained, n_fenced, n_broken;
 	unsigned alive_at_end;
 	bool lose_replies;
 };
@@ -44,6 +44,7 @@ static void on_end(void *arg, enum executor_end end)
 	struct world *w = arg;
 
 	w->n_drained += end == EXECUTOR_DRAINED;
+	w->n_broken += end == EXECUTOR_BROKEN;
 	w->n_fenced += end == EXECUTOR_FENCED;
 	w->alive_at_end = executor_running(w->executor) + executor_held(w->executor);
 }
@@ -547,6 +548,43 @@ static void the_grace_has_an_end(void **state)
 	assert_int_equal(w->n_drained, 1);
 }
 
+/* The helper has died for good: no verdict is made of that, the tasks go to others, and the process ends. */
+static void a_broken_box_hands_everything_back(void **state)
+{
+	struct world *w = *state;
+	struct words words = {.reply = {0}};
+
+	start(w, 2, false);
+	say_assign(&words, A, 1, false, "run_us=1000");
+	say_assign(&words, B, 1, false, "run_us=9000000 cpu_us=0");
+	say_assign(&words, C, 1, false, "break=1");
+	answer(w, &words);
+	for (int i = 0; i < 1000 && executor_held(w->executor) > 1; i++)
+		pass(w, 1 * MS);
+	pass(w, 2 * MS);
+	assert_complete(w, A, 1, "accepted"); /* what is finished is delivered */
+	assert_int_equal(last(w)->complete.count, 1);
+	assert_int_equal(last(w)->executing.count, 0);
+	assert_int_equal(last(w)->vacant, 0);
+	accept_result(w, A, 1);
+	judge_answer(&w->judge, judge_last(&w->judge), (struct msg_report_reply){.seq = 0});
+	pass(w, 1 * MS);
+	assert_int_equal(w->n_broken, 1);
+	assert_int_equal(w->n_drained, 0);
+	assert_int_equal(w->alive_at_end, 0);
+}
+
+static void a_broken_box_does_not_wait_for_ever(void **state)
+{
+	struct world *w = *state;
+
+	start(w, 1, false);
+	assign(w, A, 1, false, "break=1");
+	w->lose_replies = true;
+	pass(w, 11 * US_PER_S);
+	assert_int_equal(w->n_broken, 1);
+}
+
 static void drained_before_it_has_begun(void **state)
 {
 	struct world *w = *state;
@@ -614,6 +652,8 @@ int main(void)
 		TEST(a_claim_that_comes_while_draining_goes_back),
 		TEST(the_grace_has_an_end),
 		TEST(drained_before_it_has_begun),
+		TEST(a_broken_box_hands_everything_back),
+		TEST(a_broken_box_does_not_wait_for_ever),
 		TEST(freed_at_any_moment),
 		TEST(an_unreadable_task_is_answered),
 	};
