@@ -206,7 +206,8 @@ static bool stdin_is_safe(int fd)
 	return (seals >= 0 && (seals & F_SEAL_WRITE)) || (st.st_mode & 0022) == 0;
 }
 
-/* A description of our own, so that the offset is not shared with other runs of the same input. */
+/* A description of our own, so that the offset is not shared with other runs of the same input. After giving up
+ * root this may be refused, then box_ns's pid 1 does it. */
 static int reopen_stdin(int fd)
 {
 	char path[40];
@@ -595,7 +596,8 @@ static void on_started(void *arg)
 		return;
 	enter(run, RUN_RUNNING);
 	timer_stop(&run->deadline);
-	timer_start(&run->wall, run->spec.limits.wall_us);
+	/* From this very moment, not from the turn's start: wall_us is measured so too. */
+	timer_start_at(&run->wall, loop_now_exact_us(run->host->loop) + run->spec.limits.wall_us);
 	timer_start(&run->cpu, run->spec.limits.cpu_us / usable_cpus(run));
 	if (run->events.on_started && !run->cancelled)
 		run->events.on_started(run->arg);

@@ -12,6 +12,8 @@
  * CPU and memory are what the kernel reports for the leader and the children it has waited for. memory_bytes becomes
  * RLIMIT_AS and processes RLIMIT_NPROC (no limit for root), so going over either is an error the program sees, not a
  * verdict. Laying out, collecting and removing happen on the loop's thread.
+ *
+ * When we are root the program is not: it runs as nobody, which keeps it from killing every process of the machine, and no more.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,6 +43,7 @@
 #define EXIT_CANNOT 126
 #define EXIT_MISSING 127
 #define TREE_FDS 32
+#define NOBODY 65534
 
 struct box {
 	struct loop *loop;
@@ -265,18 +268,32 @@ static int fail_exec(struct box_slot *slot, const struct box_start *start, int e
 	return 0;
 }
 
+static bool is_root(void)
+{
+	return geteuid() == 0;
+}
+
 static int lay_out(struct box_slot *slot, const struct box_spec *spec)
 {
-	const struct layout_owner owner = {.read_only = spec->files_read_only, .uid = (uid_t)-1};
+	const struct layout_owner owner = {.read_only = spec->files_read_only,
+		.uid = is_root() ? NOBODY : (uid_t)-1,
+		.gid = is_root() ? NOBODY : (gid_t)-1};
 	char why[LAYOUT_WHY_MAX];
-	int error;
+	int error = 0;
 
-	if (spec->files_fd < 0)
-		return 0;
-	error = layout_unpack(slot->dir_fd, spec->files_fd, &owner, why);
-	if (error < 0)
+	if (spec->files_fd >= 0)
+		error = layout_unpack(slot->dir_fd, spec->files_fd, &owner, why);
+	if (error < 0) {
 		log_error(slot->box->log, "box_none", "layout=\"%s\"", why);
-	return error;
+		return error;
+	}
+	if (!is_root())
+		return 0;
+	/* Read-only files can be neither removed nor replaced in a sticky directory of root's. */
+	if (spec->files_read_only ? fchmod(slot->dir_fd, 01777)
+				  : fchown(slot->dir_fd, NOBODY, NOBODY))
+		return -errno;
+	return 0;
 }
 
 static int none_slot_run(struct box_slot *slot, const struct box_start *start,
@@ -289,6 +306,9 @@ static int none_slot_run(struct box_slot *slot, const struct box_start *start,
 		.fds = {{start->stdout_fd, 1}, {start->stderr_fd, 2}, {start->stdin_fd, 0}},
 		.n_fds = start->stdin_fd >= 0 ? 3 : 2,
 		.new_session = true,
+		.drop = is_root(),
+		.uid = NOBODY,
+		.gid = NOBODY,
 		.death_signal = SIGKILL};
 	struct spawned child;
 	int error = lay_out(slot, spec);

@@ -54,6 +54,8 @@
 #define STEP_US (10 * US_PER_S)
 #define CLOSE_MS 10000
 #define REAP_MS 1000
+#define SLOTS_MAX                                                                                  \
+	200 /* not gone yet; conclave-box has room for some more, whose control groups are being removed */
 
 static const char *const fixed_env[] = {
 	"PATH=/usr/local/bin:/usr/bin:/bin",
@@ -73,6 +75,7 @@ struct box {
 	const struct cgroup_ops *cgroup;
 	uint64_t next_id;
 	struct list slots; /* not gone yet */
+	unsigned n_slots;
 };
 
 enum slot_state { SLOT_ORDERED, SLOT_BUILDING, SLOT_READY, SLOT_BUSY, SLOT_COLLECTING, SLOT_OVER };
@@ -254,6 +257,7 @@ static void slot_release(struct box_slot *slot)
 	if (slot->released) /* its owner closed it from the callback that said it had ended */
 		return;
 	slot->released = true;
+	slot->box->n_slots--;
 	slot_hang_up(slot);
 	close_fd(&slot->collect_fd);
 	timer_stop(&slot->deadline);
@@ -706,7 +710,7 @@ static int ns_slot_open(struct box *box,
 
 	if (box->control < 0)
 		return can_restart(box) ? restart_helper(box) : -EPIPE;
-	if (!box->greeted)
+	if (!box->greeted || box->n_slots >= SLOTS_MAX)
 		return -EAGAIN;
 	message.id = ++box->next_id;
 	error = wire_send(box->control, &message, NULL, 0);
@@ -723,6 +727,7 @@ static int ns_slot_open(struct box *box,
 	timer_init(&slot->deadline, box->loop, on_slot_deadline, slot);
 	timer_start(&slot->deadline, STEP_US);
 	list_add_tail(&box->slots, &slot->link);
+	box->n_slots++;
 	slot->op.cancel = cancel_open;
 	*op = &slot->op;
 	return 0;

@@ -445,7 +445,7 @@ int cgroup_open(struct cgroup *g, const char *name, char why[CGROUP_WHY_MAX])
 		snprintf(missing[i], CGROUP_WHY_MAX, "%s", "not tried");
 		error = open_row(g, rows[i], name, missing[i]);
 		if (error < 0)
-			snprintf(why, CGROUP_WHY_MAX, "%s", missing[i]);
+			snprintf(why, CGROUP_WHY_MAX, "%.*s", CGROUP_WHY_MAX - 1, missing[i]);
 	}
 	if (error == -ENOENT)
 		snprintf(why, CGROUP_WHY_MAX,

@@ -276,13 +276,40 @@ static int lay_out(struct zygote *z, const struct run *run, char why[LAYOUT_WHY_
 	return error;
 }
 
-static int prepare(struct zygote *z, struct run *run, char why[LAYOUT_WHY_MAX])
+/* A description of the program's own, at offset 0: others may read the same input. Done here because the executor
+ * cannot: after giving up root its /proc/self is not its own. */
+static int reopen_stdin(struct run *run, int proc_fd)
+{
+	char path[40];
+	struct stat st;
+	int fresh;
+
+	if (run->stdin_fd < 0 || fstat(run->stdin_fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	snprintf(path, sizeof(path), "self/fd/%d", run->stdin_fd);
+	fresh = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
+	if (fresh < 0)
+		return -errno;
+	if (dup3(fresh, run->stdin_fd, O_CLOEXEC) < 0) {
+		int error = -errno;
+		close(fresh);
+		return error;
+	}
+	close(fresh);
+	return 0;
+}
+
+static int prepare(struct zygote *z, struct run *run, int proc_fd, char why[LAYOUT_WHY_MAX])
 {
 	int error = take_descriptors(run);
 
 	snprintf(why, LAYOUT_WHY_MAX, "malformed request");
 	if (error == 0)
 		error = read_payload(run);
+	if (error < 0)
+		return error;
+	snprintf(why, LAYOUT_WHY_MAX, "cannot open the standard input");
+	error = reopen_stdin(run, proc_fd);
 	if (error < 0)
 		return error;
 	snprintf(why, LAYOUT_WHY_MAX, "cannot size the writable space");
@@ -372,7 +399,7 @@ static void serve(struct zygote *z, struct run *run, int proc_fd)
 {
 	struct wire message = {.magic = WIRE_MAGIC, .type = WIRE_STARTED};
 	char why[LAYOUT_WHY_MAX];
-	int error = prepare(z, run, why);
+	int error = prepare(z, run, proc_fd, why);
 	int64_t started;
 	pid_t pid;
 
