@@ -67,7 +67,8 @@
 #define LINGER_US (2 * US_PER_S)
 #define WRITE_TIMEOUT_S 30
 #define ACCEPT_PAUSE_US (100 * US_PER_MS)
-#define BODY_KEEP 4096 /* a larger block is given back after the request */
+#define BODY_KEEP 4096                /* a larger block is given back after the request */
+#define WRITE_BYTES ((size_t)1 << 20) /* at once; the default of 16 KiB is a turn each */
 #define LINGER_BYTES ((uint64_t)64 << 20)
 
 enum conn_state {
@@ -599,6 +600,13 @@ static evhtp_res hook_conn_fini(evhtp_connection_t *ev, void *arg)
 	return EVHTP_RES_OK;
 }
 
+/* On an end of file the library looks at errno, which no call has set: a stale EAGAIN would make it read again, for ever. */
+static void hook_event(evhtp_connection_t *ev, short events, void *arg)
+{
+	if (events & BEV_EVENT_EOF)
+		errno = 0;
+}
+
 /* Output that was queued has left. */
 static evhtp_res hook_write(evhtp_connection_t *ev, void *arg)
 {
@@ -652,6 +660,7 @@ static void set_hooks(struct conn *conn)
 		{evhtp_hook_on_request_fini, (evhtp_hook)hook_request_fini},
 		{evhtp_hook_on_connection_fini, (evhtp_hook)hook_conn_fini},
 		{evhtp_hook_on_write, (evhtp_hook)hook_write},
+		{evhtp_hook_on_event, (evhtp_hook)(void (*)(void))hook_event},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
@@ -692,6 +701,7 @@ static evhtp_res on_post_accept(evhtp_connection_t *ev, void *arg)
 	setsockopt(ev->sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(ev->sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	fcntl(ev->sock, F_SETFD, FD_CLOEXEC);
+	bufferevent_set_max_single_write(ev->bev, WRITE_BYTES);
 	read_peer(ev->saddr, conn->peer);
 	set_hooks(conn);
 	conn_enter(conn, CONN_IDLE);
