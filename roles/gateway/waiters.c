@@ -36,6 +36,7 @@
 #define LOOK_MAX 512
 #define LET_GO_MAX                                                                                 \
 	2 /* early empty answers in a row, until a judicator is taken for one that stops */
+#define LOOK_BUDGET_US (2 * US_PER_S) /* shorter than a stop */
 #define SUPERSEDE_US (2 * US_PER_S)
 #define HELD_MARGIN_US (5 * US_PER_S) /* on top of the hold, until a get counts as lost */
 #define PAUSE_MIN_US (20 * US_PER_MS)
@@ -416,7 +417,7 @@ static void look_start(struct look *l)
 		l->items[n++] = (struct msg_get_item){
 			.id = ((struct wait_entry *)map_entry_of(it)->value)->id};
 	l->request = (struct msg_get_request){.items = {l->items, n}};
-	ask_start(&l->ask, l->g, RPC_get, &l->request, READ_BUDGET_US, on_looked, l);
+	ask_start(&l->ask, l->g, RPC_get, &l->request, LOOK_BUDGET_US, on_looked, l);
 }
 
 static void on_due(void *arg)
