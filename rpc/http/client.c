@@ -44,6 +44,7 @@
 #define BODY_MAX (INT64_C(256) << 20)
 #define CONNECT_TIMEOUT_US (2 * US_PER_S)
 #define HEADER_BYTES_MAX 65536
+#define WRITE_BYTES ((size_t)1 << 20) /* at once; the default of 16 KiB is a turn each */
 /* A silent cut is found within this: unacknowledged data, or keepalive probes (1 s x 3) without an answer. */
 #define CUT_MS 4000
 
@@ -148,6 +149,7 @@ static struct link *link_new(struct peer *peer)
 	peer->n_links++;
 	evhttp_connection_set_timeout_tv(ev, &never);
 	evhttp_connection_set_retries(ev, 0);
+	bufferevent_set_max_single_write(evhttp_connection_get_bufferevent(ev), WRITE_BYTES);
 	evhttp_connection_set_max_headers_size(ev, HEADER_BYTES_MAX);
 	evhttp_connection_set_max_body_size(ev, client->options.body_max);
 	evhttp_connection_set_closecb(ev, on_link_closed, link);

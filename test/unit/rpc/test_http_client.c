@@ -22,7 +22,7 @@
 #include "rpc/http/address.h"
 #include "rpc/http/client.h"
 
-#define DEADLINE_US (10 * US_PER_S)
+#define DEADLINE_US (30 * US_PER_S)
 #define PEERS_MAX 128
 #define OK "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
 

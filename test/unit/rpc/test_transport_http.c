@@ -18,7 +18,7 @@
 #include "rpc/rpc_server.h"
 #include "rpc/transport.h"
 
-#define DEADLINE_US (10 * US_PER_S)
+#define DEADLINE_US (30 * US_PER_S)
 #define SECRET STR("correct horse battery staple")
 
 struct fixture {
