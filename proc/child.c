@@ -320,6 +320,7 @@ int child_start(struct loop *loop, const struct child_options *options,
 		free(child);
 		return error;
 	}
+	CHECK(child->pid > 1); /* kill(-pid) of 0 or 1 would be our own group, or everybody */
 	snprintf(child->id, sizeof(child->id), "%d", (int)child->pid);
 	fsm_init(&child->fsm, &child_table, loop, loop_log(loop), child->id, child,
 		streams_at_end(child) ? CHILD_CLOSED : CHILD_RUNNING);

@@ -21,7 +21,7 @@ is()
 }
 
 standalone boot "$state"
-check "all services start" wait_until 20 all_serving "$run"
+check "all services start" wait_until 20 all_serving "$run" || finish
 boot=${started[boot]}
 check "boot.lock names boot" is "$(pid_in "$run/boot.lock")" "$boot"
 for service in $SERVICES; do
@@ -50,6 +50,6 @@ check "the first still owns boot.lock" is "$(pid_in "$run/boot.lock")" "$boot"
 stop boot
 check "it stops with status 0" is "$status" 0
 standalone boot "$state"
-check "it starts again" wait_until 20 all_serving "$run"
+check "it starts again" wait_until 20 all_serving "$run" || finish
 check "the secret has stayed" is "$(cat "$state/secret")" "$secret"
 finish

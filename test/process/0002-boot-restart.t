@@ -5,7 +5,7 @@
 state=$DIR/state run=$DIR/state/run
 
 standalone boot "$state"
-check "all services start" wait_until 20 all_serving "$run"
+check "all services start" wait_until 20 all_serving "$run" || finish
 boot=${started[boot]}
 
 for service in $SERVICES; do

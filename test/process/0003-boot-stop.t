@@ -13,7 +13,7 @@ ends()
 for signal in TERM INT; do
 	# An interrupt is ignored by background jobs of a script; boot must have its own handler.
 	standalone "$signal" "$state"
-	check "all services start" wait_until 20 all_serving "$run"
+	check "all services start" wait_until 20 all_serving "$run" || finish
 	boot=${started[$signal]}
 	kill "-$signal" "$boot"
 	kill "-$signal" "$boot" 2>/dev/null
@@ -31,7 +31,7 @@ done
 
 # A service that cannot answer is killed after stop_timeout.
 standalone stuck "$state" --boot.stop_timeout=300ms
-check "all services start" wait_until 20 all_serving "$run"
+check "all services start" wait_until 20 all_serving "$run" || finish
 kill -STOP "$(pid_in "$run/executor.pid")"
 stop stuck
 check "a stuck service does not hold up the stop" [ "$status" = 0 ]

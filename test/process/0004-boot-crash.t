@@ -12,7 +12,7 @@ has_helper()
 }
 
 standalone first "$state" --executor.box=$box
-check "all services start" wait_until 20 all_serving "$run"
+check "all services start" wait_until 20 all_serving "$run" || finish
 check "the sandbox helper runs" wait_until 10 has_helper
 stop first KILL
 check "boot is dead" [ "$status" = 137 ]
@@ -20,7 +20,7 @@ check "no orphan within 2 s" wait_until 2 has_no_process "$run"
 check "the crash left a pid behind" [ "$(pid_in "$run/executor.pid")" != -1 ]
 
 standalone second "$state" --executor.box=$box
-check "the next start is not refused" wait_until 20 all_serving "$run"
+check "the next start is not refused" wait_until 20 all_serving "$run" || finish
 
 # Stopped processes get SIGKILL too, and one that has lost its boot in the middle of a restart is no exception.
 kill -STOP "$(pid_in "$run/gateway.pid")"
@@ -28,7 +28,7 @@ kill -KILL "$(pid_in "$run/executor.pid")"
 stop second KILL
 check "no orphan within 2 s, even if one was stopped" wait_until 2 has_no_process "$run"
 standalone third "$state" --executor.box=$box
-check "it recovers again" wait_until 20 all_serving "$run"
+check "it recovers again" wait_until 20 all_serving "$run" || finish
 stop third
 check "and stops cleanly" [ "$status" = 0 ]
 check "no process is left" has_no_process "$run"

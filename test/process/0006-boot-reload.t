@@ -6,7 +6,7 @@ state=$DIR/state run=$DIR/state/run
 
 printf '[log]\nlevel = info\n' >"$DIR/c.conf"
 standalone boot "$state" -c "$DIR/c.conf"
-check "all services start" wait_until 20 all_serving "$run"
+check "all services start" wait_until 20 all_serving "$run" || finish
 pids=$(cat "$run"/*.pid)
 
 printf '[log]\nlevel = debug\n[judicator]\nmax_retries = 5\n' >"$DIR/c.conf"

@@ -276,6 +276,7 @@ static void kill_takes_the_whole_group(void **state)
 	start(f, "sleep 1000 & sleep 1000 & echo up; wait");
 	turn_until(f, f->out[1].len > 0);
 	leader = child_pid(f->child);
+	assert_true(leader > 1);
 	child_kill(f->child);
 	turn_until(f, f->exits);
 	assert_true(f->exit.signaled);
@@ -290,6 +291,7 @@ static void group_ends_with_its_leader(void **state)
 
 	start(f, "sleep 1000 & exit 0");
 	leader = child_pid(f->child);
+	assert_true(leader > 1);
 	turn_until(f, f->exits);
 	/* The pipe's other holder died with the leader, so no grace had to pass. */
 	assert_int_equal(f->exit.code, 0);

@@ -135,6 +135,13 @@ static void on_stopped(void *arg)
 		keeper_free(take_ptr(&f->keeper));
 }
 
+/* Never kill(-1): that is everybody. */
+static void kill_one(pid_t pid)
+{
+	assert_true(pid > 1);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+}
+
 static pid_t running(struct fixture *f)
 {
 	turn_until(f, is_in(f, "running"));
@@ -179,7 +186,7 @@ static void late_death_restarts_at_once(void **state)
 	keep(f, "exec sleep 1000");
 	first = running(f);
 	loop_advance_us(f->loop, 1 * US_PER_S);
-	kill(first, SIGKILL);
+	kill_one(first);
 	turn_until(f, status(f).restarts == 1);
 	assert_true(is_in(f, "running")); /* and no time has passed */
 	second = status(f).pid;
@@ -218,15 +225,15 @@ static void long_life_resets_the_backoff(void **state)
 
 	keep(f, "exec sleep 1000");
 	for (unsigned i = 1; i <= 5; i++) {
-		kill(running(f), SIGKILL);
+		kill_one(running(f));
 		turn_until(f, is_in(f, "backoff"));
 		loop_advance_next(f->loop);
 	}
 	running(f);
 	loop_advance_us(f->loop, 2 * US_PER_S);
-	kill(status(f).pid, SIGKILL);
+	kill_one(status(f).pid);
 	turn_until(f, status(f).restarts == 6);
-	kill(running(f), SIGKILL);
+	kill_one(running(f));
 	turn_until(f, is_in(f, "backoff"));
 	loop_advance_us(f->loop, 121 * US_PER_MS);
 	running(f);
@@ -274,7 +281,7 @@ static void held_lock_keeps_it_down(void **state)
 	running(f);
 	assert_int_equal(pidfile_lock(f->pid_file, &fd), 0);
 	loop_advance_us(f->loop, 2 * US_PER_S);
-	kill(status(f).pid, SIGKILL);
+	kill_one(status(f).pid);
 	turn_until(f, status(f).restarts == 1);
 	assert_true(is_in(f, "held"));
 	assert_int_equal(pidfile_read(f->pid_file), -1); /* the holder sees that it is down */
@@ -437,6 +444,7 @@ static void service_dies_with_its_keeper(void **state)
 	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 	keeping = fork();
+	assert_true(keeping >= 0);
 	if (keeping == 0) {
 		keep(f, "exec sleep 1000");
 		service = running(f);
@@ -447,7 +455,7 @@ static void service_dies_with_its_keeper(void **state)
 	}
 	assert_int_equal(read(ready[0], &service, sizeof(service)), sizeof(service));
 	assert_int_equal(kill(service, 0), 0);
-	kill(keeping, SIGKILL);
+	kill_one(keeping);
 	assert_int_equal(waitpid(keeping, NULL, 0), keeping);
 	/* We are its reaper now, so its end can be seen for certain. */
 	while (waitpid(service, &status_, WNOHANG) == 0)

@@ -98,6 +98,7 @@ static void lock_dies_with_its_holder(void **state)
 
 	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	pid = fork();
+	assert_true(pid >= 0);
 	if (pid == 0) {
 		int held;
 
@@ -189,6 +190,7 @@ static pid_t start_sleeper(const char *path, const char *arg, char exe[PATH_MAX]
 	assert_non_null(realpath("/bin/sh", exe));
 	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	pid = fork();
+	assert_true(pid >= 0);
 	if (pid == 0) {
 		/* Reads a pipe that never ends; the close of `ready` by exec says that it runs. */
 		int never[2];

@@ -263,6 +263,7 @@ static void drop_is_for_good(void **state unused)
 	if (geteuid() == 0)
 		assert_int_equal(user_find("nobody", &user), 0);
 	pid = fork();
+	assert_true(pid >= 0);
 	if (pid == 0) {
 		bool orphaned = true;
 
@@ -441,6 +442,7 @@ static void leftovers_are_killed(void **state)
 	assert_int_equal(mkdir(f->run, 0755), 0);
 	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	pid = fork();
+	assert_true(pid >= 0);
 	if (pid == 0) {
 		int never[2];
 
