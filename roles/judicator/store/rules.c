@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "reactor/base/log.h"
 #include "reactor/base/mem.h"
 
 #define CLAIMS_MAX 4096 /* report_reply.assign's bound */
@@ -102,10 +103,6 @@ static void changed_language(struct rules *r, const char *language)
 {
 	struct rules_changes *c = r->changes;
 
-	for (unsigned i = 0; i < c->n_languages; i++) {
-		if (strcmp(c->languages[i], language) == 0)
-			return;
-	}
 	if (c->n_languages == c->cap_languages) {
 		c->cap_languages = c->cap_languages ? c->cap_languages * 2 : 4;
 		c->languages = mem_resize(c->languages, c->cap_languages * sizeof(*c->languages));
@@ -113,10 +110,44 @@ static void changed_language(struct rules *r, const char *language)
 	text_set(c->languages[c->n_languages++], sizeof(*c->languages), str_from(language));
 }
 
+static void changed_ended(struct rules *r, const struct rows_task *t)
+{
+	struct rules_changes *c = r->changes;
+
+	if (c->n_ended == c->cap_ended) {
+		c->cap_ended = c->cap_ended ? c->cap_ended * 2 : 4;
+		c->ended = mem_resize(c->ended, c->cap_ended * sizeof(*c->ended));
+	}
+	c->ended[c->n_ended++] = *t;
+}
+
+struct rules_mark rules_changes_mark(const struct rules_changes *changes)
+{
+	return (struct rules_mark){changes->n_ids, changes->n_languages, changes->n_ended};
+}
+
+void rules_changes_back(struct rules_changes *changes, struct rules_mark mark)
+{
+	changes->n_ids = mark.n_ids;
+	changes->n_languages = mark.n_languages;
+	changes->n_ended = mark.n_ended;
+}
+
+void rules_log_ended(struct log *log, const struct rows_task *t, bool repeated)
+{
+	const char *verdict = verdict_name(t->verdict);
+
+	log_info(log, "task", "id=%s to=%s verdict=%s attempt=%lld retries=%lld executor=%s done_us=%lld%s",
+		t->id.hex, task_status_name(t->status), verdict ? verdict : "none", (long long)t->attempt,
+		(long long)t->retries, t->executor[0] ? t->executor : "none", (long long)t->done_us,
+		repeated ? " repeated=yes" : "");
+}
+
 void rules_changes_fini(struct rules_changes *changes)
 {
 	free(changes->ids);
 	free(changes->languages);
+	free(changes->ended);
 	*changes = (struct rules_changes){0};
 }
 
@@ -129,6 +160,8 @@ void rules_changes_deliver(struct rules_changes *changes, const struct store_opt
 		return;
 	/* The callback may call verbs, which change anew. */
 	*changes = (struct rules_changes){0};
+	for (unsigned i = 0; i < now.n_ended; i++)
+		rules_log_ended(options->log, &now.ended[i], false);
 	languages = mem_array(now.n_languages, sizeof(*languages));
 	for (unsigned i = 0; i < now.n_languages; i++)
 		languages[i] = str_from(now.languages[i]);
@@ -151,6 +184,8 @@ static int task_write(struct rules *r, const struct rows_task *t, enum rows_plac
 	changed_id(r, &t->id);
 	if (t->place == ROWS_QUEUED)
 		changed_language(r, t->language);
+	if (t->place == ROWS_DONE && from != ROWS_DONE)
+		changed_ended(r, t);
 	return 0;
 }
 

@@ -111,12 +111,23 @@ struct rows { /* first member of a backend's own structure */
 struct rules_changes {
 	struct id *ids; /* may repeat */
 	unsigned n_ids, cap_ids;
-	char (*languages)[ROWS_LANGUAGE_MAX + 1]; /* each once */
+	char (*languages)[ROWS_LANGUAGE_MAX + 1]; /* one a task queued */
 	unsigned n_languages, cap_languages;
+	struct rows_task *ended; /* tasks that became done */
+	unsigned n_ended, cap_ended;
 };
 void rules_changes_fini(struct rules_changes *changes); /* idempotent */
-/* Calls on_changed if there is anything, and empties. */
+/* Writes a line for each task that ended, calls on_changed if there is anything, and empties. */
 void rules_changes_deliver(struct rules_changes *changes, const struct store_options *options);
+/* For taking back what an operation did: what was noted after the mark is forgotten. */
+struct rules_mark {
+	unsigned n_ids, n_languages, n_ended;
+};
+struct rules_mark rules_changes_mark(const struct rules_changes *changes);
+void rules_changes_back(struct rules_changes *changes, struct rules_mark mark);
+/* The log line of a task that is done. The transition is (id, to, done_us): a line is repeated after a restart (repeated=yes), since a
+ * process may die between the commit and the line. */
+void rules_log_ended(struct log *log, const struct rows_task *task, bool repeated);
 
 /* The surroundings of one operation. */
 struct rules {

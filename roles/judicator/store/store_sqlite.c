@@ -31,6 +31,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "reactor/base/clock.h"
 #include "reactor/base/err.h"
 #include "reactor/base/mem.h"
 #include "reactor/loop.h"
@@ -99,7 +100,7 @@ static void batch_note(struct batch *b, struct sqlite_rows *rows)
 /* Negative when the transaction is lost; an operation that failed alone is marked and taken back. */
 static int op_write(struct batch *b, struct sqlite_rows *rows, struct verb_op *op)
 {
-	unsigned n_ids = b->changes.n_ids, n_languages = b->changes.n_languages;
+	struct rules_mark mark = rules_changes_mark(&b->changes);
 	int err = sqlite_rows_save(rows);
 
 	if (err < 0)
@@ -107,8 +108,7 @@ static int op_write(struct batch *b, struct sqlite_rows *rows, struct verb_op *o
 	if (verb_run(op, sqlite_rows_base(rows), b->max_retries, &b->changes) == 0)
 		return sqlite_rows_keep(rows);
 	batch_note(b, rows);
-	b->changes.n_ids = n_ids;
-	b->changes.n_languages = n_languages;
+	rules_changes_back(&b->changes, mark);
 	return sqlite_rows_undo(rows);
 }
 
@@ -121,7 +121,7 @@ static void count_commit(struct store_sqlite_stats *stats, enum sqlite_commit ki
 /* Runs all operations of the batch, or `only` that one, as one transaction. 0; negative: it is lost, nothing happened; TXN_E_BEGIN. */
 static int batch_txn(struct batch *b, struct sqlite_rows *rows, struct verb_op *only)
 {
-	unsigned n_ids = b->changes.n_ids, n_languages = b->changes.n_languages;
+	struct rules_mark mark = rules_changes_mark(&b->changes);
 	enum sqlite_commit kind = SQLITE_COMMIT_NONE;
 	bool has_begun;
 	int err = sqlite_rows_begin(rows);
@@ -141,8 +141,7 @@ static int batch_txn(struct batch *b, struct sqlite_rows *rows, struct verb_op *
 	}
 	batch_note(b, rows);
 	sqlite_rows_abort(rows);
-	b->changes.n_ids = n_ids;
-	b->changes.n_languages = n_languages;
+	rules_changes_back(&b->changes, mark);
 	list_each (it, &b->ops) {
 		struct verb_op *op = list_entry(it, struct verb_op, link);
 
@@ -453,6 +452,56 @@ static void sqlite_close(struct store *store)
 	loop_free_later(s->verbs.loop, free, s);
 }
 
+/* --- the last lines of the log, again --- */
+
+/* The last lines of a process that died may be missing: those of tasks that ended within LOG_AGAIN_US of the last end are written
+ * again, looking at the LOG_AGAIN_TASKS added last. */
+#define LOG_AGAIN_US (2 * US_PER_S)
+#define LOG_AGAIN_TASKS 10000
+
+struct log_again {
+	struct log *log;
+	unsigned left;
+	int64_t last_us; /* 0 = looking for it */
+};
+
+static bool log_again_find(void *arg, const struct rows_task *task)
+{
+	struct log_again *a = arg;
+
+	if (task->place == ROWS_DONE && task->done_us > a->last_us)
+		a->last_us = task->done_us;
+	return --a->left;
+}
+
+static bool log_again_write(void *arg, const struct rows_task *task)
+{
+	struct log_again *a = arg;
+
+	if (task->place == ROWS_DONE && task->done_us > a->last_us - LOG_AGAIN_US)
+		rules_log_ended(a->log, task, true);
+	return --a->left;
+}
+
+/* What cannot be read is not repeated: only the log is poorer for it. */
+static void log_again(struct sqlite_store *s)
+{
+	struct rows *rows = sqlite_rows_base(s->reader);
+	const struct rows_walk newest = {.after_us = INT64_MAX};
+	struct log_again a = {.log = s->log, .left = LOG_AGAIN_TASKS};
+	int err = sqlite_rows_snapshot(s->reader);
+
+	if (err < 0)
+		return;
+	err = rows->ops->walk(rows, &newest, log_again_find, &a);
+	a.left = LOG_AGAIN_TASKS;
+	if (err >= 0 && a.last_us)
+		err = rows->ops->walk(rows, &newest, log_again_write, &a);
+	sqlite_rows_snapshot_end(s->reader);
+	if (err < 0)
+		log_warn(s->log, "log_again", "why=\"a task's row cannot be read\"");
+}
+
 static int sqlite_open(struct loop *loop, const struct store_options *options, struct store **out)
 {
 	struct sqlite_store *s = mem_alloc(sizeof(*s));
@@ -473,6 +522,8 @@ static int sqlite_open(struct loop *loop, const struct store_options *options, s
 		err = rows_open(s, true, &s->writer);
 	if (err >= 0)
 		err = rows_open(s, false, &s->reader);
+	if (err >= 0)
+		log_again(s);
 	if (err >= 0)
 		err = pools_start(s);
 	if (err < 0) {
