@@ -266,9 +266,9 @@ static void client_send(struct client *c)
 {
 	struct load *l = c->load;
 	char path[96];
-	const struct http_header headers[] = {
-		{"Content-Type", "application/json"}, {"Idempotency-Key", c->key}, {"Host", l->address}};
-	struct http_call call = {.address = l->address, .headers = headers, .n_headers = 3, .timeout_us = CALL_US, .path = path};
+	const struct http_header headers[] = {{"Content-Type", "application/json"}, {"Idempotency-Key", c->key}};
+	struct http_call call = {
+		.address = l->address, .headers = headers, .n_headers = ARRAY_SIZE(headers), .timeout_us = CALL_US, .path = path};
 
 	if (c->task->id[0]) {
 		snprintf(path, sizeof(path), "/api/v1/tasks/%s?wait=%d", c->task->id, WAIT_MS);
