@@ -46,7 +46,8 @@ endforeach()
 add_test(NAME lint/globals COMMAND ${CMAKE_SOURCE_DIR}/test/lint/globals ${CMAKE_BINARY_DIR})
 set_tests_properties(lint/globals PROPERTIES LABELS lint TIMEOUT 60)
 
-# Process tests: the real programs, by shell scripts that speak TAP; each owns its directory and ports.
+# Process tests: the real programs, by shell scripts that speak TAP; each owns its directory and ports. NNNN-name-serial.t
+# runs with no other test beside it.
 if(TARGET judicator)
   add_executable(hold ${CMAKE_SOURCE_DIR}/test/process/hold.c)
   target_link_libraries(hold PRIVATE conclave_proc)
@@ -58,6 +59,9 @@ if(TARGET judicator)
     add_test(NAME process/${name} COMMAND ${BASH} ${script})
     set_tests_properties(process/${name} PROPERTIES LABELS process TIMEOUT 180
       ENVIRONMENT "CONCLAVE_TEST_BIN=${CONCLAVE_BIN};CONCLAVE_TEST_TOOLS=${CMAKE_BINARY_DIR}/test")
+    if(name MATCHES "-serial$") # it measures time, or needs the whole machine
+      set_tests_properties(process/${name} PROPERTIES RUN_SERIAL ON TIMEOUT 600)
+    endif()
   endforeach()
 endif()
 
