@@ -64,6 +64,7 @@ struct exec_task {
 	/* COMPILE, RUN: the program in the box */
 	struct box_run *run;
 	bool started; /* it has been exec'ed */
+	bool suspect; /* the box failed under it, and no try since has succeeded */
 	struct capture out, err;
 	struct checker *checker; /* RUN */
 	struct limits limits;
@@ -133,6 +134,7 @@ static void retry_is_due(void *owner)
 static void step_succeeded(struct exec_task *task)
 {
 	task->tries = 0;
+	task->suspect = false;
 	backoff_reset(&task->backoff);
 }
 
@@ -535,6 +537,8 @@ static void on_done(void *arg, const struct box_result *result)
 	int next;
 
 	task->run = NULL;
+	if (result->end == BOX_FAILED && task->started)
+		task->suspect = true;
 	task->started = false;
 	if (task->fsm.state == KILL) {
 		drop_files(result);
@@ -761,6 +765,11 @@ bool exec_task_is_held(const struct exec_task *task)
 bool exec_task_is_alive(const struct exec_task *task)
 {
 	return task->started;
+}
+
+bool exec_task_is_suspect(const struct exec_task *task)
+{
+	return task->suspect;
 }
 
 const struct exec_task_outcome *exec_task_outcome(const struct exec_task *task)

@@ -55,6 +55,8 @@ int64_t exec_task_case_no(const struct exec_task *task);
 bool exec_task_is_held(const struct exec_task *task);
 bool exec_task_is_alive(
 	const struct exec_task *task); /* a program of it has been started and not yet reaped */
+/* A program of it was alive when the box failed, and nothing has succeeded since: it may be why. */
+bool exec_task_is_suspect(const struct exec_task *task);
 /* While held; borrowed. */
 const struct exec_task_outcome *exec_task_outcome(const struct exec_task *task);
 /* Kills and forgets; no more calls. NULL is fine. */

@@ -14,6 +14,10 @@
  * Slots are taken by RUNNING and KILLING; a result keeps none. A lone claim (its task was lost with an executor before)
  * starts only when nothing else is held at all, and while it is held nothing more is asked for.
  *
+ * SUSPECT is a claim whose program was alive when the box broke for good. It stays ours, listed as before, until the process
+ * ends: the next one's registration then counts the loss, so that a task that breaks boxes runs alone next time, and is an
+ * error in the end. What had not run is innocent and goes back uncounted.
+ *
  * Ends: drain() drops what waits, stops asking, lets the rest finish (or kills it after the grace), and is over when nothing is
  * held and the store has been told so after every earlier reply: whatever was given to us meanwhile goes back. Fenced:
  * everything is killed, and it is over when the last is reaped, so that the caller may say so by exiting.
@@ -39,7 +43,7 @@
 #define RESULTS_HELD_ITEMS_MAX 2048
 #define BROKEN_GRACE_US (10 * US_PER_S)
 
-enum claim_state { WAITING, RUNNING, KILLING, RESULT, CLAIM_STATE_N };
+enum claim_state { WAITING, RUNNING, KILLING, RESULT, SUSPECT, CLAIM_STATE_N };
 
 struct claim {
 	struct list link; /* executor->claims[state] */
@@ -167,7 +171,7 @@ static void on_over(void *arg)
 
 static void look_for_the_end(struct executor *executor, bool settled)
 {
-	if (executor_held(executor))
+	if (executor_held(executor) > count(executor, SUSPECT))
 		return;
 	if (executor->life == FENCED || (is_draining(executor) && settled))
 		loop_defer(executor->loop, &executor->over);
@@ -242,7 +246,7 @@ static void break_down(struct executor *executor)
 {
 	if (executor->life != SERVING && executor->life != DRAINING)
 		return;
-	log_error(executor->log, "box_broken", "held=%u action=\"hand everything back and end\"",
+	log_error(executor->log, "box_broken", "held=%u action=\"hand back and end\"",
 		executor_held(executor));
 	executor->life = BROKEN;
 	drop_all(executor, WAITING, "box broken");
@@ -250,20 +254,30 @@ static void break_down(struct executor *executor)
 	timer_start(&executor->grace, BROKEN_GRACE_US);
 }
 
+/* Its machine has ended without a result: as it was told to, or because the box is broken. */
+static void claim_is_over(struct claim *claim)
+{
+	struct executor *executor = claim->executor;
+
+	if (claim->state == RUNNING) {
+		claim_move(claim, KILLING);
+		break_down(executor);
+	}
+	if (executor->life == BROKEN && exec_task_is_suspect(claim->machine))
+		claim_move(claim, SUSPECT);
+	else
+		claim_free(claim);
+}
+
 static void on_task_end(void *arg)
 {
 	struct claim *claim = arg;
 	struct executor *executor = claim->executor;
 
-	if (exec_task_is_held(claim->machine)) {
+	if (exec_task_is_held(claim->machine))
 		claim_move(claim, RESULT);
-	} else {
-		bool unasked = claim->state == RUNNING;
-
-		claim_free(claim);
-		if (unasked)
-			break_down(executor);
-	}
+	else
+		claim_is_over(claim);
 	start_what_may(executor);
 	session_changed(executor->session, SESSION_NOW);
 	look_for_the_end(executor, false);
@@ -411,7 +425,7 @@ static void fill_results(struct executor *executor, struct msg_report_request *r
 
 static void on_fill(void *arg, struct msg_report_request *request)
 {
-	static const enum claim_state others[] = {RUNNING, KILLING, WAITING};
+	static const enum claim_state others[] = {RUNNING, KILLING, WAITING, SUSPECT};
 	struct executor *executor = arg;
 	unsigned held = executor_held(executor);
 
@@ -427,7 +441,7 @@ static void on_fill(void *arg, struct msg_report_request *request)
 	}
 	request->vacant = vacant(executor);
 	/* The last word of a drain is not held. */
-	if (is_draining(executor) && !held)
+	if (is_draining(executor) && held == count(executor, SUSPECT))
 		request->wait_ms = 0;
 }
 

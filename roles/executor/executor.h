@@ -13,7 +13,9 @@ struct executor;
 
 enum executor_end {
 	EXECUTOR_DRAINED, /* after executor_drain(): every task is finished or handed back, every result accepted */
-	EXECUTOR_BROKEN, /* the box can run nothing any more: everything was handed back, as after a drain */
+	/* The box can run nothing any more. Results are delivered, what has not run is handed back; the tasks that ran when it
+	 * broke are still owned: the next registration counts the loss, so that one that breaks boxes is not passed on for ever. */
+	EXECUTOR_BROKEN,
 	EXECUTOR_FENCED, /* another process of this name registered, or we were declared dead: all tasks are killed and reaped */
 };
 

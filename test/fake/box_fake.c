@@ -340,10 +340,6 @@ static bool fails(struct box_slot *slot, int64_t nth)
 {
 	const struct script *script = &slot->script;
 
-	if (script->breaks)
-		slot->box->broken = true;
-	if (slot->box->broken)
-		return true;
 	if (script->fail_first >= 0)
 		return nth <= script->fail_first;
 	return script->fail.len > 0;
@@ -407,10 +403,26 @@ static void program_prints(struct box_slot *slot)
 	run_over(slot, &end);
 }
 
+static void break_down(struct box *box)
+{
+	box->broken = true;
+	list_each_safe (it, &box->slots) {
+		struct box_slot *slot = list_entry(it, struct box_slot, link);
+		struct box_slot_end end = {.failure = "the helper died", .files_fd = -1};
+
+		if (slot->state >= STARTING && slot->state <= DYING)
+			run_over(slot, &end);
+	}
+}
+
 static void program_ends(struct box_slot *slot)
 {
 	struct script *script = &slot->script;
 
+	if (script->breaks) {
+		break_down(slot->box);
+		return;
+	}
 	if (script->echo)
 		buf_add_str(&script->out, buf_str(&slot->input));
 	if (script->out_bytes) {

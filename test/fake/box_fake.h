@@ -14,7 +14,7 @@
  *   fail=WHY        the box itself fails             fail_first=0        only the first so many runs of the same argv
  *   file=NAME:TEXT  a file left behind (may repeat); a collecting run also gives its input files back
  *   too_much=0      1: what it leaves is over collect_max
- *   break=0         1: fails, and no slot can be made from now on
+ *   break=0         1: at its end the box breaks for good: everything that runs fails, no slot can be made from now on
  *
  * The limits on CPU, wall time and output are box.c's own work, on what the script says.
  */
