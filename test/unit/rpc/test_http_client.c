@@ -296,15 +296,54 @@ static void test_connection_is_used_again(void **state)
 {
 	struct fixture *f = *state;
 	struct outcome o;
-	int on = 0;
-	socklen_t len = sizeof(on);
 
 	for (int i = 0; i < 5; i++) {
 		run(f, &o);
 		assert_int_equal(o.failure, HTTP_OK_REPLY);
 	}
 	assert_int_equal(f->n_peers, 1);
-	assert_int_equal(getsockopt(f->peers[0].fd, SOL_SOCKET, SO_TYPE, &on, &len), 0);
+}
+
+static int socket_option(int fd, int level, int name)
+{
+	int value = -1;
+	socklen_t len = sizeof(value);
+
+	assert_int_equal(getsockopt(fd, level, name, &value, &len), 0);
+	return value;
+}
+
+/* The client's end of the only connection: the descriptor whose peer is the listener. */
+static int client_fd(const struct fixture *f)
+{
+	struct sockaddr_in want, have;
+	socklen_t len = sizeof(want);
+
+	assert_int_equal(getsockname(f->listener, (struct sockaddr *)&want, &len), 0);
+	for (int fd = 0; fd < 256; fd++) {
+		len = sizeof(have);
+		if (getpeername(fd, (struct sockaddr *)&have, &len) == 0 &&
+			have.sin_family == AF_INET && have.sin_port == want.sin_port)
+			return fd;
+	}
+	fail_msg("no connection");
+	return -1;
+}
+
+static void test_socket_finds_a_silent_cut(void **state)
+{
+	struct fixture *f = *state;
+	struct outcome o;
+	int fd;
+
+	run(f, &o);
+	fd = client_fd(f);
+	assert_int_equal(socket_option(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+	assert_int_equal(socket_option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+	assert_int_equal(socket_option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 1);
+	assert_int_equal(socket_option(fd, IPPROTO_TCP, TCP_KEEPINTVL), 1);
+	assert_int_equal(socket_option(fd, IPPROTO_TCP, TCP_KEEPCNT), 3);
+	assert_int_equal(socket_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 4000);
 }
 
 static void test_fresh_call_has_its_own_connection(void **state)
@@ -655,6 +694,7 @@ int main(void)
 		TEST(test_methods),
 		TEST(test_error_status_is_a_reply),
 		TEST(test_connection_is_used_again),
+		TEST(test_socket_finds_a_silent_cut),
 		TEST(test_fresh_call_has_its_own_connection),
 		TEST(test_refused),
 		TEST(test_connect_has_its_own_deadline),

@@ -954,6 +954,27 @@ static void test_addresses(void **state)
 	assert_int_equal(http_server_listen(f->server, "127.0.0.2:0"), 0);
 }
 
+static void test_workers_share_a_port(void **state)
+{
+	struct fixture *f = *state;
+	struct http_server_options o = options;
+	struct http_server *a = NULL, *b = NULL;
+	char address[32];
+	struct raw raw;
+
+	o.arg = f;
+	o.reuseport = true;
+	assert_int_equal(http_server_new(f->loop, "127.0.0.1:0", &o, &a), 0);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", http_server_port(a));
+	assert_int_equal(http_server_new(f->loop, address, &o, &b), 0);
+	http_server_free(a);
+	raw = raw_open_port(f, http_server_port(b));
+	raw_text(&raw, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+	expect_status(&raw, 200);
+	raw_close(&raw);
+	http_server_free(b);
+}
+
 static int try_connect(unsigned port)
 {
 	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -1067,6 +1088,7 @@ int main(void)
 		TEST(test_too_many_connections_hear_503),
 		TEST(test_pseudorandom_bytes),
 		TEST(test_addresses),
+		TEST(test_workers_share_a_port),
 		TEST(test_stop_accepting),
 		TEST(test_free_with_waiting_requests),
 		TEST(test_free_inside_the_handler),
