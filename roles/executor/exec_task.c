@@ -588,6 +588,7 @@ static void log_outcome(const struct exec_task *task, const struct result *resul
 
 static void let_go_of_all_but_the_result(struct exec_task *task)
 {
+	task->task = NULL;
 	timer_stop(&task->slice);
 	files_fini(&task->sources);
 	files_close(&task->built);

@@ -40,7 +40,7 @@ struct exec_task_outcome {
 	struct str json;              /* the result, see rpc/task/result.h */
 };
 
-/* Starts on the next turn. `task` is borrowed and must outlive the machine; NULL = it could not be read: `message` says
+/* Starts on the next turn. `task` is borrowed until on_end (or the machine's end); NULL = it could not be read: `message` says
  * why and the result is a system_error. */
 struct exec_task *exec_task_new(const struct exec_task_env *env, const struct id *id,
 	int64_t attempt, const struct task *task, const char *message,

@@ -274,6 +274,7 @@ static void on_task_end(void *arg)
 	struct claim *claim = arg;
 	struct executor *executor = claim->executor;
 
+	record_free(take_ptr(&claim->record)); /* may be large, and results may have to wait */
 	if (exec_task_is_held(claim->machine))
 		claim_move(claim, RESULT);
 	else

@@ -106,6 +106,7 @@ static int open_box(struct executor_state *s, const struct role_env *env)
 	char *helper cleanup(mem_freep) =
 		*helper_set ? mem_strdup(helper_set) : find_helper(env->program);
 	char *why cleanup(mem_freep) = NULL;
+	char quoted[LOG_QUOTE_MAX];
 	struct box_options options = {
 		.log = env->log,
 		.slots = s->slots,
@@ -124,8 +125,8 @@ static int open_box(struct executor_state *s, const struct role_env *env)
 	if (box_host_open(env->loop, ops, &options, &s->box, &why) == 0)
 		return 0;
 	log_error(env->log, "box",
-		"kind=%s why=\"%s\" fix=\"or set executor.box = none, which isolates nothing\"",
-		ops->name, why ? why : "unknown");
+		"kind=%s why=%s fix=\"executor.box = none needs nothing, and isolates nothing\"",
+		ops->name, log_quote(str_from(why), quoted));
 	return FAILED_EXIT;
 }
 
@@ -178,8 +179,10 @@ static void on_ended(void *arg, enum executor_end end)
 		return;
 	}
 	if (end == EXECUTOR_BROKEN) {
-		log_error(s->log, "stop", "exit=%d why=\"%s\" fix=\"boot starts the box anew\"",
-			FAILED_EXIT, box_host_failure(s->box));
+		char quoted[LOG_QUOTE_MAX];
+
+		log_error(s->log, "stop", "exit=%d why=%s fix=\"boot starts the box anew\"",
+			FAILED_EXIT, log_quote(str_from(box_host_failure(s->box)), quoted));
 		s->env.on_failed(s->env.arg, FAILED_EXIT);
 		return;
 	}

@@ -37,7 +37,7 @@ struct world {
 	struct executor *executor;
 	unsigned n_drained, n_fenced, n_broken;
 	unsigned alive_at_end;
-	bool lose_replies;
+	bool lose_replies, free_inside;
 };
 
 static void on_end(void *arg, enum executor_end end)
@@ -48,6 +48,8 @@ static void on_end(void *arg, enum executor_end end)
 	w->n_broken += end == EXECUTOR_BROKEN;
 	w->n_fenced += end == EXECUTOR_FENCED;
 	w->alive_at_end = executor_running(w->executor) + executor_held(w->executor);
+	if (w->free_inside)
+		executor_free(take_ptr(&w->executor));
 }
 
 static int64_t fate(void *arg, const char *from, const char *to, const char *method, bool is_reply,
@@ -621,6 +623,26 @@ static void freed_at_any_moment(void **state)
 	assert_int_equal(w->n_drained + w->n_fenced, 0);
 }
 
+static void freed_inside_its_own_end(void **state)
+{
+	struct world *w = *state;
+
+	w->free_inside = true;
+	start(w, 1, false);
+	assign(w, A, 1, false, "run_us=9000000 cpu_us=0");
+	judge_answer(&w->judge, judge_last(&w->judge), (struct msg_report_reply){.fenced = true});
+	pass(w, US_PER_S);
+	assert_int_equal(w->n_fenced, 1);
+	start(w, 1, false);
+	executor_drain(w->executor, 0);
+	pass(w, 5 * MS);
+	while (!w->n_drained) {
+		judge_answer(&w->judge, judge_last(&w->judge), (struct msg_report_reply){.seq = 0});
+		pass(w, 2 * MS);
+	}
+	assert_null(w->executor);
+}
+
 /* A task that cannot be read here (a newer gateway's, say) is answered, not lost. */
 static void an_unreadable_task_is_answered(void **state)
 {
@@ -659,6 +681,7 @@ int main(void)
 		TEST(a_broken_box_hands_back_what_never_ran),
 		TEST(a_broken_box_does_not_wait_for_ever),
 		TEST(freed_at_any_moment),
+		TEST(freed_inside_its_own_end),
 		TEST(an_unreadable_task_is_answered),
 	};
 #undef TEST
