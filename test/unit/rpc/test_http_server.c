@@ -886,8 +886,31 @@ static void test_too_many_connections_hear_503(void **state)
 	expect_status(&many[0], 200);
 	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
 		raw_close(&many[i]);
-	raw_close(&one);
 	for (int i = 0; i < 10; i++)
+		loop_turn(f->loop, 1000);
+	expect_healthy(f);
+}
+
+/* Far over the maximum nobody is heard any more, but nothing else suffers. */
+static void test_flood_of_connections(void **state)
+{
+	struct fixture *f = *state;
+	struct raw many[320];
+	unsigned closed = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++) {
+		many[i] = raw_open(f);
+		raw_pump(&many[i]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++) {
+		raw_pump(&many[i]);
+		closed += many[i].closed;
+		assert_int_equal(many[i].in.len, 0);
+	}
+	assert_true(closed > 0);
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+		raw_close(&many[i]);
+	for (int i = 0; i < 50; i++)
 		loop_turn(f->loop, 1000);
 	expect_healthy(f);
 }
@@ -1086,6 +1109,7 @@ int main(void)
 		TEST(test_left_in_mid_body),
 		TEST(test_left_before_a_big_reply_is_read),
 		TEST(test_too_many_connections_hear_503),
+		TEST(test_flood_of_connections),
 		TEST(test_pseudorandom_bytes),
 		TEST(test_addresses),
 		TEST(test_workers_share_a_port),
