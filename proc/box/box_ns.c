@@ -98,6 +98,7 @@ struct box_slot {
 	int readings[CGROUP_READINGS];
 	struct timer deadline; /* of making it, and of its going */
 	int64_t started_us;    /* 0 = not yet */
+	int64_t own_cpu_us;    /* of the launcher, in the counter before the program's */
 	struct box_slot_end end;
 	uint64_t collect_max;
 	int collect_fd;
@@ -326,9 +327,16 @@ static void send_close(struct box_slot *slot)
 			(unsigned long long)slot->id, error);
 }
 
-static void take_sample(struct box_slot_end *end, const struct cgroup_sample *sample)
+static int64_t without_launcher(const struct box_slot *slot, int64_t cpu_us)
 {
-	end->cpu_us = sample->cpu_us;
+	return cpu_us > slot->own_cpu_us ? cpu_us - slot->own_cpu_us : 0;
+}
+
+static void take_sample(struct box_slot *slot, const struct cgroup_sample *sample)
+{
+	struct box_slot_end *end = &slot->end;
+
+	end->cpu_us = without_launcher(slot, sample->cpu_us);
 	end->memory_bytes = sample->memory_bytes;
 	end->oom_kills = sample->oom_kills;
 	end->pids_refused = sample->pids_refused;
@@ -357,7 +365,7 @@ static void on_gone(struct box_slot *slot, const struct wire *message)
 		slot->end.wall_us = slot->started_us == 0
 					    ? 0
 					    : loop_now_exact_us(slot->box->loop) - slot->started_us;
-		take_sample(&slot->end, &message->sample);
+		take_sample(slot, &message->sample);
 	}
 	if (running && message->error < 0)
 		slot_fail(slot,
@@ -402,8 +410,9 @@ static void on_ready(struct box_slot *slot)
 		ready(slot->arg, slot, NULL);
 }
 
-static void on_started(struct box_slot *slot)
+static void on_started(struct box_slot *slot, const struct wire *message)
 {
+	slot->own_cpu_us = message->own_cpu_us;
 	slot->started_us = loop_now_exact_us(slot->box->loop);
 	if (!slot->closed)
 		slot->events->on_started(slot->arg);
@@ -425,7 +434,7 @@ static void on_ended(struct box_slot *slot, const struct wire *message)
 		slot_fail(slot, "the slot's counters cannot be read");
 		return;
 	}
-	take_sample(&slot->end, &sample);
+	take_sample(slot, &sample);
 	slot->end.status = message->ended.status;
 	slot->end.wall_us = message->ended.wall_us;
 	if (!expects_files(slot)) {
@@ -463,7 +472,7 @@ static void on_slot_message(struct box_slot *slot, const struct wire *message)
 	if (message->type == WIRE_READY && slot->state == SLOT_BUILDING) {
 		on_ready(slot);
 	} else if (message->type == WIRE_STARTED && slot->state == SLOT_BUSY) {
-		on_started(slot);
+		on_started(slot, message);
 	} else if (message->type == WIRE_ENDED && slot->state == SLOT_BUSY) {
 		on_ended(slot, message);
 	} else if (message->type == WIRE_COLLECTED && slot->state == SLOT_COLLECTING) {
@@ -867,7 +876,7 @@ static int64_t ns_slot_cpu_us(struct box_slot *slot)
 	int64_t us;
 	int error = cgroup_cpu_us(slot->box->cgroup, slot->readings[CGROUP_CPU], &us);
 
-	return error < 0 ? error : us;
+	return error < 0 ? error : without_launcher(slot, us);
 }
 
 const struct box_ops box_ns = {

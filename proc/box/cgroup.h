@@ -4,8 +4,8 @@
  * verdict is made from. One row a kernel interface: v1 (also on hybrid hosts) and v2.
  *
  * Three parties use it. conclave-box makes and removes leaves. The pid 1 of a slot sets the limits of a run through
- * descriptors it inherited, and the program joins through inherited cgroup.procs descriptors: pid 1 itself
- * stays outside, so its work is not charged to the program. The executor, as an ordinary user, reads the counters
+ * descriptors it inherited, and the program joins through inherited cgroup.procs descriptors (by a
+ * launcher, ahead of the run): pid 1 itself stays outside, so its work is not charged to the program. The executor, as an ordinary user, reads the counters
  * through descriptors passed to it. libc only: conclave-box is built from these files too.
  */
 #pragma once

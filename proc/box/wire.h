@@ -18,7 +18,7 @@
 #include "proc/box/cgroup.h"
 #include "reactor/base/check.h"
 
-#define WIRE_MAGIC UINT32_C(0x434e4231) /* raise the last byte with every change of struct wire */
+#define WIRE_MAGIC UINT32_C(0x434e4232) /* raise the last byte with every change of struct wire */
 #define WIRE_TEXT_MAX 512
 #define WIRE_FDS_MAX 8
 #define WIRE_PAYLOAD_MAX (256 * 1024) /* argv and environment, with their NULs */
@@ -65,6 +65,7 @@ struct wire {
 			uint32_t readings; /* bits of enum cgroup_reading whose descriptors follow the socket */
 		} made;
 		struct cgroup_sample sample; /* SLOT_GONE */
+		int64_t own_cpu_us;          /* STARTED: in the counter, but ours, not the program's */
 		struct {
 			int64_t wall_us;
 			int32_t status; /* of waitpid() */

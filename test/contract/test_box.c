@@ -1432,6 +1432,8 @@ int main(int argc, char **argv)
 	};
 	int failed = 0;
 
+	if (argc == 2) /* a pattern of test names */
+		cmocka_set_test_filter(argv[1]);
 	if (argc == 4 && strcmp(argv[1], "--executor") == 0)
 		return be_executor(argv[2], argv[3]);
 	failed += cmocka_run_group_tests_name("box_ns", ns, set_up_ns, tear_down);

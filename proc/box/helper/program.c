@@ -1,16 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child shares our memory until exec (CLONE_VM | CLONE_VFORK): it costs no page table, its page faults are not
- * charged to the program's control group, and its errors are plain assignments. Nothing untrusted has run in it.
+ * The launcher shares our memory until exec (CLONE_VM, like a vfork, but waiting): it costs no page table, its page
+ * faults are not charged to the program's control group, and its errors are plain assignments. Nothing untrusted
+ * has run in it. It shares our descriptors too, until it is told to go, so it sees those a run brings.
  *
- * Order matters, each line depends on those above it:
+ * The two hand over to each other through futexes and never run at the same time, which matters as they share errno:
+ *   pid 1: clone, wait `ready` ....... (a run) set `go`, wait for `tid` to be cleared: exec or death
+ *   launcher: get_ready(), set `ready`, wait `go` .............. launch()
+ *
+ * Why a launcher: joining takes the kernel's lock on all thread groups, whose writer may wait for an RCU grace
+ * period (10 to 20 ms on a busy machine), and a new session is a new scheduling group. Made ahead, they cost a run nothing.
+ *
+ * Order matters, each line depends on those above it. Ahead:
  *   control groups   while we may still write there
- *   descriptors      the program gets 0, 1, 2 and nothing else
  *   oom_score_adj    through pid 1's private view of /proc; raising needs no privilege, lowering would
- *   limits           only ever lowered: CAP_SYS_RESOURCE may be missing
  *   ids              groups, gid, uid, then looked at again: a program with a forgotten group is the classic hole
  *   capabilities     none are left by then; emptied explicitly and inheritable too
- *   no_new_privs, filter, exec
+ *   no_new_privs
+ * With the run:
+ *   descriptors      the program gets 0, 1, 2 and nothing else
+ *   limits           only ever lowered: we are nobody already
+ *   filter, exec
  *
  * RLIMIT_CPU is a second past the limit: the executor's timer is exact, this one works when the executor does not.
  */
@@ -20,18 +30,21 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define STACK_SIZE (64 * 1024)
@@ -49,6 +62,14 @@ static bool failed(struct program *p, const char *step, long result)
 	return true;
 }
 
+static int64_t own_cpu_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
 static bool join_groups(struct program *p)
 {
 	for (unsigned i = 0; i < CGROUP_TREES_MAX; i++) {
@@ -56,6 +77,7 @@ static bool join_groups(struct program *p)
 		if (fd >= 0 && failed(p, "joining the control group", write(fd, "0", 1)))
 			return false;
 	}
+	p->unjoined_cpu_us = own_cpu_us();
 	return true;
 }
 
@@ -145,8 +167,7 @@ static bool drop_capabilities(struct program *p)
 
 static bool load_filter(struct program *p)
 {
-	return !failed(p, "no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) &&
-	       !failed(p, "seccomp", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, p->filter));
+	return !failed(p, "seccomp", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, p->filter));
 }
 
 /* Tries each directory; the most telling error wins: a file found but not executable over none found. */
@@ -194,50 +215,99 @@ static void exec_program(struct program *p)
 	_exit(error == ENOENT || error == ENOTDIR ? EXIT_MISSING : EXIT_CANNOT);
 }
 
-static int child_main(void *arg)
+static void futex_wait(int *word, int while_it_is)
+{
+	/* Not private: the kernel's own wake at exec is not. */
+	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == while_it_is)
+		syscall(SYS_futex, word, FUTEX_WAIT, while_it_is, NULL, NULL, 0);
+}
+
+static void futex_set(int *word, int value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static bool get_ready(struct program *p)
+{
+	umask(022);
+	return join_groups(p) && !failed(p, "setsid", setsid()) && volunteer_for_oom(p) &&
+	       !failed(p, "entering /w", chdir("/w")) && become_nobody(p) && drop_capabilities(p) &&
+	       !failed(p, "no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+}
+
+static void launch(struct program *p)
+{
+	if (!failed(p, "unshare", unshare(CLONE_FILES)) && place_descriptors(p) &&
+		!failed(p, "close_range", close_range(3, ~0U, 0)) && set_limits(p)) {
+		p->own_cpu_us = own_cpu_us() - p->unjoined_cpu_us;
+		if (load_filter(p))
+			exec_program(p);
+	}
+}
+
+static int launcher_main(void *arg)
 {
 	struct program *p = arg;
+	bool fine = get_ready(p);
 
-	umask(022);
-	if (join_groups(p) && !failed(p, "setsid", setsid()) && place_descriptors(p) &&
-		volunteer_for_oom(p) && !failed(p, "close_range", close_range(3, ~0U, 0)) &&
-		!failed(p, "entering /w", chdir("/w")) && set_limits(p) && become_nobody(p) &&
-		drop_capabilities(p) && load_filter(p))
-		exec_program(p);
+	futex_set(&p->ready, 1);
+	if (fine) {
+		futex_wait(&p->go, 0);
+		launch(p);
+	}
 	_exit(EXIT_CANNOT);
 }
 
 pid_t program_start(struct program *p)
 {
-	char stack[STACK_SIZE] __attribute__((aligned(16)));
-	pid_t pid;
-
-	p->step = NULL;
-	p->error = 0;
-	pid = clone(child_main, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, p);
-	if (failed(p, "clone", pid))
-		return -1;
+	futex_set(&p->go, 1);
+	for (int tid = p->pid; tid != 0; tid = __atomic_load_n(&p->tid, __ATOMIC_ACQUIRE))
+		futex_wait(&p->tid, tid);
 	if (!p->step)
-		return pid;
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		return p->pid;
+	while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
 		continue;
 	return -1;
 }
 
-int program_prepare(void)
+static int start_launcher(struct program *p)
+{
+	char *stack = malloc(STACK_SIZE);
+
+	if (!stack) {
+		p->step = "malloc";
+		return -ENOMEM;
+	}
+	p->pid = clone(launcher_main, stack + STACK_SIZE,
+		CLONE_VM | CLONE_FILES | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD, p,
+		&p->tid, NULL, &p->tid);
+	if (failed(p, "clone", p->pid))
+		return -p->error;
+	futex_wait(&p->ready, 0);
+	return p->step ? -p->error : 0;
+}
+
+/* Inherited by the launcher. */
+static bool drop_bounding_set(struct program *p)
 {
 	/* Not NO_SETUID_FIXUP itself: leaving uid 0 must go on clearing capabilities. All of it locked. */
 	const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED |
 				   SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
 				   SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
 
-	if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
-		return -errno;
+	if (failed(p, "securebits", prctl(PR_SET_SECUREBITS, bits, 0, 0, 0)))
+		return false;
 	for (unsigned long cap = 0; cap < 64; cap++) {
 		if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) < 0)
 			break; /* past the kernel's last */
-		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			return -errno;
+		if (failed(p, "dropping the bounding set", prctl(PR_CAPBSET_DROP, cap, 0, 0, 0)))
+			return false;
 	}
-	return 0;
+	return true;
+}
+
+int program_prepare(struct program *p)
+{
+	return drop_bounding_set(p) ? start_launcher(p) : -p->error;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program - the step from pid 1 of a slot to the hostile program: a vfork-style child that joins the control groups,
- * gives up everything, loads the filter and execs.
+ * program - the step from pid 1 of a slot to the hostile program, in two halves: a launcher that is made with the slot, joins
+ * the control groups (which can take the kernel many milliseconds, so no run should wait for it) and gives up everything;
+ * and, with a run, its taking the descriptors and limits, loading the filter and exec.
  */
 #pragma once
 
@@ -12,25 +13,36 @@
 #include "proc/box/cgroup.h"
 
 struct program {
-	char *const *argv; /* "" and names without a slash are looked up in PROGRAM_PATH */
+	/* for program_prepare() */
+	const struct cgroup_leaf *leaf;
+	uid_t id;    /* uid and gid */
+	int proc_fd; /* writable view of the slot's /proc */
+	/* for program_start() */
+	char *const *argv; /* names without a slash are looked up in PROGRAM_PATH */
 	char *const *envp;
 	int stdio[3];
 	int64_t cpu_us, file_bytes, stack_bytes;
 	uint64_t core_limit;
-	uid_t id; /* uid and gid */
-	const struct cgroup_leaf *leaf;
 	const struct sock_fprog *filter;
-	int proc_fd; /* writable view of the slot's /proc */
 
-	/* out: the step of ours that failed, and its errno; NULL when exec was reached */
-	const char *step;
-	int error;
+	/* out */
+	const char *step;   /* the step of ours that failed; NULL when exec was reached */
+	int error;          /* its errno */
+	int64_t own_cpu_us; /* what the launcher itself used in the control group */
+
+	/* private: shared with the launcher */
+	int64_t unjoined_cpu_us;
+	pid_t pid;
+	int tid;   /* futex; the kernel clears it at exec or death */
+	int ready; /* futexes */
+	int go;
 };
 
 #define PROGRAM_PATH "/usr/local/bin", "/usr/bin", "/bin"
 
-/* Returns the child's pid when the program runs (or has said on its stderr why it could not be executed and exits
- * 126 or 127, as a shell would); -1 with step and error set when we failed. The caller is single-threaded. */
+/* In pid 1, once: empties the bounding set, locks the secure bits, makes the launcher. 0, or -errno with step set. The
+ * struct must stay where it is. The caller is single-threaded. */
+int program_prepare(struct program *program) must_check;
+/* The program's pid when it runs (or has said on its stderr why it could not be executed and exits 126 or 127, as a
+ * shell would); -1 with step and error set when we failed. */
 pid_t program_start(struct program *program) must_check;
-/* In pid 1, once: what needs no repetition for each program. Empties the bounding set, locks the secure bits. 0 or -errno. */
-int program_prepare(void) must_check;

@@ -6,7 +6,7 @@
  * nothing in the slot can look into it, and with only the capabilities it uses. It talks to the executor only, over
  * the slot's socket:
  *
- *   READY <- mounts done       RUN -> lay out files, set limits, start the program -> STARTED
+ *   mounts, launcher -> READY       RUN -> lay out files, set limits, start the program -> STARTED
  *   program's main process dies -> kill(-1) and reap until nothing is left -> ENDED -> collect -> COLLECTED
  *
  * "Nothing is left" is the kernel's word: kill(-1) reaches every process of the pid namespace but us, racing forks
@@ -156,10 +156,9 @@ static void keep_few_capabilities(struct zygote *z)
 		give_up(z, "cannot drop capabilities");
 }
 
-static int become_pid1(struct zygote *z)
+static void become_pid1(struct zygote *z, struct program *program)
 {
 	char why[ROOT_WHY_MAX];
-	int proc_fd = -1;
 
 	reset_signals();
 	keep_only_ours(z);
@@ -168,12 +167,20 @@ static int become_pid1(struct zygote *z)
 		give_up(z, "cannot become undumpable");
 	prctl(PR_SET_NAME, "conclave-slot", 0, 0, 0);
 	use_null_stdio(z);
-	if (root_finish_slot(&proc_fd, why) < 0)
+	if (root_finish_slot(&program->proc_fd, why) < 0)
 		give_up(z, why);
-	if (program_prepare() < 0)
-		give_up(z, "cannot empty the capability bounding set");
+	program->leaf = &z->leaf;
+	program->filter = &z->filter;
+	program->core_limit = z->core_limit;
+	program->id = z->id;
+	if (program_prepare(program) < 0) {
+		snprintf(why, sizeof(why), "cannot prepare a program: %s: %s", program->step,
+			strerror(program->error));
+		give_up(z, why);
+	}
+	prctl(PR_SET_DUMPABLE, 0, 0, 0,
+		0); /* undone by the launcher's change of ids where fs.suid_dumpable is 1 */
 	keep_few_capabilities(z);
-	return proc_fd;
 }
 
 /* --- one run ------------------------------------------------------------------------------------------ */
@@ -327,25 +334,22 @@ static int prepare(struct zygote *z, struct run *run, int proc_fd, char why[LAYO
 	return error;
 }
 
-static pid_t start(struct zygote *z, const struct run *run, int proc_fd, char why[LAYOUT_WHY_MAX])
+static pid_t start(struct program *program, const struct run *run, char why[LAYOUT_WHY_MAX])
 {
-	struct program program = {.argv = run->argv,
-		.envp = run->envp,
-		.stdio = {run->stdin_fd >= 0 ? run->stdin_fd : 0, run->fds[FD_STDOUT],
-			run->fds[FD_STDERR]},
-		.cpu_us = run->request.cpu_us,
-		.file_bytes = run->request.file_bytes,
-		.stack_bytes = run->request.stack_bytes,
-		.core_limit = z->core_limit,
-		.id = z->id,
-		.leaf = &z->leaf,
-		.filter = &z->filter,
-		.proc_fd = proc_fd};
-	pid_t pid = program_start(&program);
+	pid_t pid;
 
+	program->argv = run->argv;
+	program->envp = run->envp;
+	program->stdio[0] = run->stdin_fd >= 0 ? run->stdin_fd : 0;
+	program->stdio[1] = run->fds[FD_STDOUT];
+	program->stdio[2] = run->fds[FD_STDERR];
+	program->cpu_us = run->request.cpu_us;
+	program->file_bytes = run->request.file_bytes;
+	program->stack_bytes = run->request.stack_bytes;
+	pid = program_start(program);
 	if (pid < 0)
-		snprintf(why, LAYOUT_WHY_MAX, "cannot start the program: %s: %s", program.step,
-			strerror(program.error));
+		snprintf(why, LAYOUT_WHY_MAX, "cannot start the program: %s: %s", program->step,
+			strerror(program->error));
 	return pid;
 }
 
@@ -395,11 +399,11 @@ static void collect(struct zygote *z, const struct run *run)
 	tell(z, &message);
 }
 
-static void serve(struct zygote *z, struct run *run, int proc_fd)
+static void serve(struct zygote *z, struct run *run, struct program *program)
 {
 	struct wire message = {.magic = WIRE_MAGIC, .type = WIRE_STARTED};
 	char why[LAYOUT_WHY_MAX];
-	int error = prepare(z, run, proc_fd, why);
+	int error = prepare(z, run, program->proc_fd, why);
 	int64_t started;
 	pid_t pid;
 
@@ -407,12 +411,13 @@ static void serve(struct zygote *z, struct run *run, int proc_fd)
 		tell_failure(z, error, why);
 		return;
 	}
-	pid = start(z, run, proc_fd, why);
+	pid = start(program, run, why);
 	started = now_us();
 	if (pid < 0) {
 		tell_failure(z, -EIO, why);
 		return;
 	}
+	message.own_cpu_us = program->own_cpu_us;
 	tell(z, &message);
 	wire_close_fds(&run->fds[FD_STDOUT], 2); /* the readers' EOF must not wait for us */
 	message.type = WIRE_ENDED;
@@ -441,12 +446,13 @@ static void receive(struct zygote *z, struct run *run)
 void zygote_main(struct zygote *z)
 {
 	struct wire ready = {.magic = WIRE_MAGIC, .type = WIRE_READY};
+	struct program program = {0};
 	struct run run;
-	int proc_fd = become_pid1(z);
 
+	become_pid1(z, &program);
 	tell(z, &ready);
 	receive(z, &run);
-	serve(z, &run, proc_fd);
+	serve(z, &run, &program);
 	wire_close_fds(run.fds, run.n_fds);
 	receive(z, &run);
 	give_up(z, "this slot has been used");
