@@ -19,7 +19,8 @@
  *
  * "The task failed" is a verdict and comes from judge_case() and compile_is_done(). "We failed" is a reason in words and goes
  * through we_failed() only: the step is repeated after a pause, and after SYSTEM_TRIES it is a system_error with
- * that reason; when the box is broken for good the task ends without a result, so that another executor gets it. Neither can become the other.
+ * that reason; when the box is broken for good the task ends without a result, so that another executor gets it. Neither
+ * can become the other.
  */
 #include "roles/executor/exec_task.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Why on the loop and not on a worker: a memfd takes about 0.3 ms a MiB, and the bytes have just been through the JSON decoder,
- * which is much slower; ordinary sources and inputs are a few KiB. Only a single file or input of tens of MiB makes a
+ * Why on the loop and not on a worker: a memfd takes under 1 ms a MiB, and the bytes have just been through the JSON decoder,
+ * which takes twenty times as long; ordinary sources and inputs are a few KiB. Only a single file or input of tens of MiB makes a
  * turn noticeable, and then once.
  */
 #include "roles/executor/files.h"
