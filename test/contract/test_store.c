@@ -1049,7 +1049,7 @@ static void changes_are_told(void **state)
 	told_reset(h);
 	add_task(h, &(struct task_words){.n = 1, .language = "c"});
 	assert_true(told_id(h, 1));
-	assert_true(told_language(h, "c"));
+	assert_int_equal(told_language(h, "c"), 1);
 	told_reset(h);
 	add_task(h, &(struct task_words){.n = 1, .language = "c"}); /* again: nothing new */
 	assert_false(told_id(h, 1));
@@ -1075,6 +1075,49 @@ static void changes_are_told(void **state)
 	cancel(h, 1);
 	assert_true(told_id(h, 1));
 	assert_false(told_language(h, "c"));
+}
+
+static void a_language_is_told_once_for_each_task_queued(void **state)
+{
+	struct store_hand *h = *state;
+
+	add_many(h, 1, 3, "c");
+	add_many(h, 4, 2, "raw");
+	loop_turn(h->loop, 0);
+	assert_int_equal(told_language(h, "c"), 3);
+	assert_int_equal(told_language(h, "raw"), 2);
+	enroll(h, "e", 0);
+	report(h, says("e", 1, 1, 0, 5, "c,raw"));
+	told_reset(h);
+	lose(h, "e", 1, 1);
+	loop_turn(h->loop, 0);
+	assert_int_equal(told_language(h, "c"), 3);
+	assert_int_equal(told_language(h, "raw"), 2);
+}
+
+static void each_end_of_a_task_is_logged_once(void **state)
+{
+	struct store_hand *h = *state;
+	struct says s = says("e", 1, 2, 1, 0, "raw");
+
+	add_many(h, 1, 2, "raw");
+	enroll(h, "e", 0);
+	report(h, says("e", 1, 1, 0, 1, "raw"));
+	loop_turn(h->loop, 0);
+	assert_int_equal(h->n_ended, 0);
+	says_complete(&s, 1, 1, "success", "accepted", "{}");
+	says_complete(&s, 1, 1, "success", "accepted", "{}");
+	report(h, s);
+	loop_turn(h->loop, 0);
+	assert_int_equal(h->n_ended, 1);
+	assert_non_null(
+		strstr(h->ended, "to=success verdict=accepted attempt=1 retries=0 executor=e"));
+	assert_non_null(strstr(h->ended, number_id(1).hex));
+	cancel(h, 2);
+	cancel(h, 2);
+	loop_turn(h->loop, 0);
+	assert_int_equal(h->n_ended, 2);
+	assert_non_null(strstr(h->ended, "to=cancelled"));
 }
 
 static void closing_answers_what_was_called(void **state)
@@ -1209,6 +1252,8 @@ static const struct {
 	PROMISE(search_by_conditions),
 	PROMISE(pending_counts_what_waits),
 	PROMISE(changes_are_told),
+	PROMISE(a_language_is_told_once_for_each_task_queued),
+	PROMISE(each_end_of_a_task_is_logged_once),
 	PROMISE(closing_answers_what_was_called),
 	PROMISE(closing_from_a_callback),
 	PROMISE(a_name_is_found),

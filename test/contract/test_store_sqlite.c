@@ -174,6 +174,21 @@ static void add_time_goes_on_where_it_was(void **state)
 	assert_int_equal(add_task(h, &(struct task_words){.n = 2}).add_us, ahead + 1);
 }
 
+static void the_last_ends_are_logged_again(void **state)
+{
+	struct store_hand *h = *state;
+
+	add_many(h, 1, 4, "raw");
+	cancel(h, 1);
+	cancel(h, 2);
+	loop_turn(h->loop, 0);
+	assert_int_equal(h->n_ended, 2);
+	assert_null(strstr(h->ended, "repeated"));
+	reopen(h);
+	assert_int_equal(h->n_ended, 4);
+	assert_non_null(strstr(h->ended, "repeated=yes"));
+}
+
 /* The child: 64 adds in flight, an executor that takes and finishes; each answered fact goes into the pipe. */
 struct storm {
 	struct store_hand *h;
@@ -922,6 +937,7 @@ int main(void)
 		TEST(reopening_keeps_everything),
 		TEST(last_seq_starts_anew_after_a_restart),
 		TEST(add_time_goes_on_where_it_was),
+		TEST(the_last_ends_are_logged_again),
 		TEST(sigkill_loses_nothing_that_was_answered),
 		TEST(verbs_of_a_turn_share_a_commit),
 		TEST(a_heartbeat_writes_nothing),

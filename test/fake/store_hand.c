@@ -30,6 +30,10 @@ static void on_line(void *arg, enum log_level level, const char *line)
 
 	if (level == LOG_ERROR)
 		snprintf(h->logged, sizeof(h->logged), "%s", line);
+	if (strstr(line, "event=task ")) {
+		snprintf(h->ended, sizeof(h->ended), "%s", line);
+		h->n_ended++;
+	}
 }
 
 static void on_changed(void *arg, const struct id *ids, unsigned n_ids, const struct str *languages,
@@ -73,7 +77,7 @@ struct store_hand *store_hand_new(const struct store_ops *ops)
 	h->max_retries = 3;
 	snprintf(h->dir, sizeof(h->dir), "%s/store.XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
 	assert_non_null(mkdtemp(h->dir));
-	h->log = log_new_sink(on_line, h, "store", LOG_ERROR);
+	h->log = log_new_sink(on_line, h, "store", LOG_INFO);
 	h->loop = loop_new(NULL);
 	assert_int_equal(store_hand_open(h), 0);
 	return h;
@@ -643,11 +647,11 @@ bool told_id(const struct store_hand *h, unsigned n)
 	return false;
 }
 
-bool told_language(const struct store_hand *h, const char *language)
+unsigned told_language(const struct store_hand *h, const char *language)
 {
-	for (unsigned i = 0; i < h->n_told_languages; i++) {
-		if (strcmp(h->told_languages[i], language) == 0)
-			return true;
-	}
-	return false;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < h->n_told_languages; i++)
+		n += strcmp(h->told_languages[i], language) == 0;
+	return n;
 }

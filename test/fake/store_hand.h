@@ -41,8 +41,9 @@ struct store_hand {
 	unsigned n_told_ids;
 	char told_languages[16][40];
 	unsigned n_told_languages;
-	/* the last line of an error */
-	char logged[1024];
+	char logged[1024]; /* the last line of an error */
+	char ended[1024];  /* the last line of a task that ended */
+	unsigned n_ended;
 	/* for tests to keep what executors hold */
 	unsigned held[HAND_NAMES][HAND_LIST_MAX], n_held[HAND_NAMES];
 };
@@ -161,4 +162,4 @@ int64_t pending(struct store_hand *h);
 /* --- who was told --- */
 void told_reset(struct store_hand *h);
 bool told_id(const struct store_hand *h, unsigned n);
-bool told_language(const struct store_hand *h, const char *language);
+unsigned told_language(const struct store_hand *h, const char *language); /* how often */

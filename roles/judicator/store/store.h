@@ -37,8 +37,9 @@ struct store_options {
 	const char *dir;       /* sqlite: directory, exists */
 	int64_t reserve_bytes; /* sqlite: add is refused below this much free space */
 	int64_t max_retries;   /* counted losses before error */
-	/* Called from the loop after verbs that changed tasks: ids whose readers would see a difference, and languages in which work was
-	 * queued (added or returned). Local changes only. May be NULL. */
+	/* Called from the loop behind the answers of verbs that changed tasks: ids whose readers would see a difference (one may
+	 * stand there twice), and a language for each task queued in it, added or returned: as many waiters as entries have
+	 * something to do. Local changes only. May be NULL. */
 	void (*on_changed)(void *arg, const struct id *ids, unsigned n_ids,
 		const struct str *languages, unsigned n_languages);
 	void *arg;
