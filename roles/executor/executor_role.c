@@ -31,7 +31,7 @@
 
 #define FAILED_EXIT 1
 #define USAGE_EXIT 2
-/* Before boot's stop_timeout: our tasks are killed, our process is gone. */
+/* Before boot's stop_timeout: our tasks are killed, our process is gone. At most half and a quarter of it. */
 #define KILL_MARGIN_US (2 * US_PER_S)
 #define STOP_MARGIN_US (1 * US_PER_S)
 
@@ -194,18 +194,23 @@ static void on_ended(void *arg, enum executor_end end)
 	s->env.on_failed(s->env.arg, KEEPER_EXIT_FENCED);
 }
 
+static int64_t before(int64_t timeout_us, int64_t margin_us, int64_t part_us)
+{
+	return timeout_us - (margin_us < part_us ? margin_us : part_us);
+}
+
 static void stop(void *state)
 {
 	struct executor_state *s = state;
-	int64_t grace_us = s->stop_timeout_us - KILL_MARGIN_US;
+	int64_t timeout_us = s->stop_timeout_us;
 
 	if (!s->executor) {
 		op_cancel(&s->probing);
 		loop_defer(s->loop, &s->stopped);
 		return;
 	}
-	timer_start(&s->impatience, s->stop_timeout_us - STOP_MARGIN_US);
-	executor_drain(s->executor, grace_us > 0 ? grace_us : 0);
+	timer_start(&s->impatience, before(timeout_us, STOP_MARGIN_US, timeout_us / 4));
+	executor_drain(s->executor, before(timeout_us, KILL_MARGIN_US, timeout_us / 2));
 }
 
 /*** start ***/
