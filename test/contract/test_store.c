@@ -578,6 +578,26 @@ static void progress_of_a_claim_that_ends_in_the_same_turn_is_dropped(void **sta
 	assert_int_equal(pending(h), 1);
 }
 
+static void progress_of_one_claim_is_not_that_of_the_next(void **state)
+{
+	struct store_hand *h = *state;
+	struct says first = says_running(says("e", 1, 2, 1, 0, "raw"), 1, 1, "running", 4);
+	struct says next = says(
+		"e", 1, 3, 2, 1, "raw"); /* does not hold it any more: back, and claimed again */
+	struct answer a, b;
+	unsigned waiting = 2;
+
+	add_many(h, 1, 1, "raw");
+	enroll(h, "e", 0);
+	report(h, says("e", 1, 1, 0, 1, "raw"));
+	call_report(h, &first, REPORT_FRESH, &a, &waiting);
+	call_report(h, &next, REPORT_FRESH, &b, &waiting);
+	wait_zero(h, &waiting);
+	assert_int_equal(b.n_assign, 1);
+	assert_int_equal(b.assign[0].attempt, 2);
+	assert_string_equal(get_task(h, 1).state, "retrying.2.0");
+}
+
 /* --- returns --------------------------------------------------------------------------------------------------- */
 
 static void l8_a_claim_is_in_flight_until_its_reply_is_acked(void **state)
@@ -1235,6 +1255,7 @@ static const struct {
 	PROMISE(a_result_not_understood_is_our_error),
 	PROMISE(progress_is_shown_and_goes_forward),
 	PROMISE(progress_of_a_claim_that_ends_in_the_same_turn_is_dropped),
+	PROMISE(progress_of_one_claim_is_not_that_of_the_next),
 	PROMISE(l8_a_claim_is_in_flight_until_its_reply_is_acked),
 	PROMISE(a_task_dropped_by_its_executor_returns_uncounted),
 	PROMISE(l9_undo_is_exact),
