@@ -254,7 +254,7 @@ static void resolve_dirs(struct cfg *cfg, struct cfg_errors *errors)
 	struct buf space cleanup(buf_fini) = BUF_INIT;
 	struct dirs_env env;
 
-	dirs_env_get(&env, &space);
+	dirs_env_get(&env, CONCLAVE_PROGRAM, &space);
 	dirs_resolve(cfg, &env, errors);
 }
 

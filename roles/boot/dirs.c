@@ -44,11 +44,12 @@ static const char *home_of_user(struct buf *space)
 	return space->data;
 }
 
-void dirs_env_get(struct dirs_env *env, struct buf *space)
+void dirs_env_get(struct dirs_env *env, const char *program, struct buf *space)
 {
 	char cwd[PATH_MAX];
 
 	env->root = geteuid() == 0;
+	env->program = program;
 	env->home = getenv("HOME");
 	env->state_home = getenv("XDG_STATE_HOME");
 	env->runtime_dir = getenv("XDG_RUNTIME_DIR");
@@ -87,9 +88,10 @@ static char *run_dir(const struct cfg *cfg, const struct dirs_env *env, const ch
 		return absolute(set, env);
 	if (!cfg_str(cfg, OPT_boot_dir)[0]) {
 		if (env->root)
-			return mem_strdup(DEFAULT_RUN);
+			return mem_printf("%s/%s", DEFAULT_RUN, env->program);
 		if (is_given(env->runtime_dir) && env->runtime_dir[0] == '/')
-			return mem_printf("%s/conclave", env->runtime_dir);
+			return mem_printf("%s/conclave/%s", env->runtime_dir, env->program);
+		return mem_printf("%s/run/%s", dir, env->program);
 	}
 	return mem_printf("%s/run", dir);
 }

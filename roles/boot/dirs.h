@@ -18,10 +18,12 @@ struct service;
 /* The environment as far as it matters, so that tests need not change ours. */
 struct dirs_env {
 	bool root;
+	const char
+		*program; /* its run directory is its own, so that programs may share a machine */
 	const char *home, *state_home, *runtime_dir, *cwd; /* NULL or "" = not set */
 };
 
-void dirs_env_get(struct dirs_env *env,
+void dirs_env_get(struct dirs_env *env, const char *program,
 	struct buf *space); /* of this process; space owns what it points to */
 /* Fills boot.dir, boot.run_dir, judicator.data_dir and rpc.secret_file in, absolute. */
 void dirs_resolve(struct cfg *cfg, const struct dirs_env *env, struct cfg_errors *errors);

@@ -467,7 +467,7 @@ static void l9_an_undo_of_one_claim_leaves_another(void **state)
 
 	/* not listed though acked: back, uncounted; and claimed again by the same report */
 	answer_is(report(w, "j1", words(&x, 1, 2, 1, 1)), false, 0, 0, 1);
-	task_is(w, id, "pending", 2, 0);
+	task_is(w, id, "retrying", 2, 0);
 	w->stores[0]->ops->undo(w->stores[0], id, STR("e"), 1, 1, note_status, &status);
 	run_ms(w, 5);
 	answer_is(report(w, "j1", finished(words(&x, 1, 3, 2, 0), id, 2)), false, 1, 0, 0);

@@ -49,7 +49,7 @@ static void help_shows_each_option_of_the_services(void **state unused)
 
 		assert_int_equal(has_line(&help, line), (cfg_rows[i].services & CFG_EXECUTOR) != 0);
 	}
-	assert_true(has_line(&help, "      (0 to 256 tasks; default 0)"));
+	assert_true(has_line(&help, "      (0 to 100 tasks; default 0)"));
 	assert_true(has_line(&help, "      (auto, ns or none; default auto)"));
 	assert_true(has_line(&help, "      (error, warn, info or debug; default info; SIGHUP "
 				    "reloads it)"));
@@ -111,15 +111,12 @@ struct conf {
 	struct conf_setting settings[8]; /* ends at the first without a value */
 };
 
-#define ON_ONE_MACHINE                                                                             \
-	"# On one machine with the other programs, each needs a boot.run_dir of its own.\n"
-
 static const struct conf confs[] = {
 	{
 		.file = "judicator.conf",
 		.header = "# judicator.conf - keeps the tasks: judicator -c judicator.conf\n"
 			  "# Without a cluster: one judicator at a fixed address that does the "
-			  "leader's duties.\n" ON_ONE_MACHINE,
+			  "leader's duties.\n",
 		.services = CFG_BOOT | CFG_JUDICATOR | CFG_ETCD | CFG_MONGODB,
 		.settings = {{OPT_etcd_enabled, "no"}, {OPT_judicator_address, "127.0.0.1:4000"},
 			{OPT_judicator_leading, "yes"}, {OPT_judicator_name, "j1"},
@@ -131,7 +128,7 @@ static const struct conf confs[] = {
 			"# executor.conf - compiles and runs the tasks: executor -c "
 			"executor.conf\n"
 			"# Without a cluster: the judicator is at a fixed address. Every executor "
-			"needs its own name.\n" ON_ONE_MACHINE,
+			"needs its own name.\n",
 		.services = CFG_BOOT | CFG_EXECUTOR | CFG_ETCD,
 		.settings = {{OPT_etcd_enabled, "no"}, {OPT_executor_name, "e1"},
 			{OPT_judicator_addresses, "127.0.0.1:4000"}},
@@ -141,7 +138,7 @@ static const struct conf confs[] = {
 		.header = "# gateway.conf - serves people and programs over HTTP: gateway -c "
 			  "gateway.conf\n"
 			  "# Without a cluster: the judicator is at a fixed "
-			  "address.\n" ON_ONE_MACHINE,
+			  "address.\n",
 		.services = CFG_BOOT | CFG_GATEWAY | CFG_ETCD,
 		.settings = {{OPT_etcd_enabled, "no"}, {OPT_gateway_addresses, "127.0.0.1:7000"},
 			{OPT_judicator_addresses, "127.0.0.1:4000"}},

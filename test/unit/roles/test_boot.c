@@ -165,18 +165,29 @@ static void directories_by_the_rules(void **state)
 		const char *dir, *run; /* set, "" = not */
 		const char *expected_dir, *expected_run;
 	} rows[] = {
-		{{.root = true, .cwd = "/"}, "", "", "/var/lib/conclave", "/run/conclave"},
-		{{.root = true, .cwd = "/"}, "/d", "", "/d", "/d/run"},
-		{{.root = true, .cwd = "/"}, "", "/r", "/var/lib/conclave", "/r"},
-		{{.root = true, .cwd = "/w"}, "d", "r", "/w/d", "/w/r"},
-		{{.home = "/h", .cwd = "/"}, "", "", "/h/.local/state/conclave",
-			"/h/.local/state/conclave/run"},
-		{{.home = "/h", .state_home = "/s", .runtime_dir = "/run/user/7", .cwd = "/"}, "",
-			"", "/s/conclave", "/run/user/7/conclave"},
-		{{.home = "/h", .runtime_dir = "/run/user/7", .cwd = "/"}, "/d", "", "/d",
-			"/d/run"},
-		{{.home = "/h", .state_home = "relative", .runtime_dir = "", .cwd = "/"}, "", "",
-			"/h/.local/state/conclave", "/h/.local/state/conclave/run"},
+		{{.root = true, .program = "executor", .cwd = "/"}, "", "", "/var/lib/conclave",
+			"/run/conclave/executor"},
+		{{.root = true, .program = "executor", .cwd = "/"}, "/d", "", "/d", "/d/run"},
+		{{.root = true, .program = "executor", .cwd = "/"}, "", "/r", "/var/lib/conclave",
+			"/r"},
+		{{.root = true, .program = "executor", .cwd = "/w"}, "d", "r", "/w/d", "/w/r"},
+		{{.program = "executor", .home = "/h", .cwd = "/"}, "", "",
+			"/h/.local/state/conclave", "/h/.local/state/conclave/run/executor"},
+		{{.program = "executor",
+			 .home = "/h",
+			 .state_home = "/s",
+			 .runtime_dir = "/run/user/7",
+			 .cwd = "/"},
+			"", "", "/s/conclave", "/run/user/7/conclave/executor"},
+		{{.program = "executor", .home = "/h", .runtime_dir = "/run/user/7", .cwd = "/"},
+			"/d", "", "/d", "/d/run"},
+		{{.program = "executor",
+			 .home = "/h",
+			 .state_home = "relative",
+			 .runtime_dir = "",
+			 .cwd = "/"},
+			"", "", "/h/.local/state/conclave",
+			"/h/.local/state/conclave/run/executor"},
 	};
 	struct fixture *f = *state;
 
@@ -219,7 +230,7 @@ static void own_environment_is_complete(void **state unused)
 	struct buf space cleanup(buf_fini) = BUF_INIT;
 	struct dirs_env env;
 
-	dirs_env_get(&env, &space);
+	dirs_env_get(&env, "executor", &space);
 	assert_int_equal(env.root, geteuid() == 0);
 	assert_non_null(env.home);
 	assert_int_equal(env.cwd[0], '/');
