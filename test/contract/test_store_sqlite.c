@@ -13,10 +13,12 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +28,21 @@
 #include "reactor/loop.h"
 #include "roles/judicator/store/sqlite_rows.h"
 #include "test/fake/store_hand.h"
+
+/* SQLite's calls come here first, and are counted: whether a commit is durable cannot be seen otherwise. By both threads. */
+static atomic_uint n_syncs;
+
+int fdatasync(int fd)
+{
+	n_syncs++;
+	return (int)syscall(SYS_fdatasync, fd);
+}
+
+int fsync(int fd)
+{
+	n_syncs++;
+	return (int)syscall(SYS_fsync, fd);
+}
 
 static int setup(void **state)
 {
@@ -374,6 +391,31 @@ static void progress_costs_no_fsync_and_is_read_at_once(void **state)
 	assert_int_equal(stats(h).commits - after.commits, 1);
 }
 
+static void a_durable_commit_is_one_fsync(void **state)
+{
+	struct store_hand *h = *state;
+	unsigned before;
+
+	add_many(h, 1, 1, "raw");
+	enroll(h, "e", 0);
+	report(h, says("e", 1, 1, 0, 1, "raw"));
+	before = n_syncs;
+	add_many(h, 2, 200, "raw");
+	assert_int_equal(n_syncs - before, 1);
+	before = n_syncs;
+	report(h, says_running(says("e", 1, 2, 1, 0, "raw"), 1, 1, "running", 0));
+	report(h, says_running(says("e", 1, 3, 2, 0, "raw"), 1, 1, "running", 0));
+	report(h, says_running(says("e", 1, 4, 3, 0, "raw"), 1, 1, "running", 1));
+	assert_int_equal(n_syncs - before, 0);
+	/* and after a soft commit they are durable again */
+	add_task(h, &(struct task_words){.n = 1000});
+	assert_int_equal(n_syncs - before, 1);
+	cancel(h, 1000);
+	assert_int_equal(n_syncs - before, 2);
+	get_task(h, 1000);
+	assert_int_equal(n_syncs - before, 2);
+}
+
 struct tally {
 	unsigned waiting, busy, good;
 };
@@ -629,6 +671,40 @@ static void a_row_that_is_damaged_fails_its_verb_only(void **state)
 	assert_int_equal(cancel(h, 1), STORE_E_FAILED);
 	assert_non_null(strstr(h->logged, "damaged"));
 	assert_int_equal(cancel(h, 2), STORE_OK);
+}
+
+static void a_verb_that_fails_half_way_has_done_nothing(void **state)
+{
+	struct store_hand *h = *state;
+	struct says s = says("e", 1, 2, 1, 1, "raw");
+	struct answer a;
+	unsigned waiting = 2;
+
+	add_many(h, 1, 2, "raw");
+	enroll(h, "e", 0);
+	report(h, says("e", 1, 1, 0, 1, "raw"));
+	store_hand_close(h);
+	run_sql(h, "UPDATE task SET status = 'gone fishing' WHERE place = 1");
+	reopen(h);
+	told_reset(h);
+	/* accepts a result, then finds the head of the queue damaged; the add in the same batch is another matter */
+	says_complete(&s, 1, 1, "success", "accepted", "{}");
+	call_report(h, &s, REPORT_FRESH, &a, &waiting);
+	call_add(h, 3, "c", &waiting);
+	wait_zero(h, &waiting);
+	loop_turn(h->loop, 0);
+	assert_int_equal(a.status, STORE_E_FAILED);
+	assert_false(told_id(h, 1));
+	assert_true(told_id(h, 3));
+	assert_int_equal(h->n_ended, 0);
+	assert_string_equal(get_task(h, 1).status, "pending");
+	assert_string_equal(get_task(h, 1).executor, "e");
+	assert_int_equal(pending(h), 2);
+	assert_int_equal(stats(h).commits, 1);
+	run_sql(h, "UPDATE task SET status = 'pending' WHERE place = 1");
+	a = report(h, s); /* the same number: it has not been seen */
+	assert_int_equal(a.n_accepted, 1);
+	assert_int_equal(a.n_assign, 1);
 }
 
 static void the_file_is_as_designed(void **state)
@@ -942,6 +1018,7 @@ int main(void)
 		TEST(verbs_of_a_turn_share_a_commit),
 		TEST(a_heartbeat_writes_nothing),
 		TEST(progress_costs_no_fsync_and_is_read_at_once),
+		TEST(a_durable_commit_is_one_fsync),
 		TEST(a_full_queue_is_said),
 		TEST(below_the_reserve_only_adds_are_refused),
 		TEST(a_full_disk_fails_only_what_does_not_fit),
@@ -952,6 +1029,7 @@ int main(void)
 		TEST(another_programs_file_is_left_alone),
 		TEST(a_damaged_file_is_said),
 		TEST(a_row_that_is_damaged_fails_its_verb_only),
+		TEST(a_verb_that_fails_half_way_has_done_nothing),
 		TEST(the_file_is_as_designed),
 		TEST(every_query_goes_by_index),
 		TEST(it_does_what_memory_does),
