@@ -158,15 +158,22 @@ for i in 1 2 3 4; do
 	judged "the task behind it does not find it" \
 		"$(task '{language: "python", $source, expected: ""}' source "$find_py")" 'ended("success"; "accepted")'
 done
+signal_py='import os
+print(sum(n.isdigit() for n in os.listdir("/proc")))
+if os.getpid() > 1000:
+    raise SystemExit("not isolated: no signals are sent from here")
+try:
+    os.kill(-1, 9)
+except OSError as e:
+    print(e.__class__.__name__)'
 # And beside one that runs: it writes, then waits for a line that never comes.
 holder=$(post "$(task '{language: "bash", source: ("echo x >/tmp/" + $mark + "; echo x >/dev/shm/" + $mark + "; exec -a " + $mark + " sleep 50"),
 	limits: {wall_ms: 60000}}' mark "$mark")" | jq -r .id)
 check "a task runs and has written" wait_until "$ANSWER_S" not has_no_process "$mark"
 judged "the task beside it does not find what it wrote" \
 	"$(task '{language: "python", $source, expected: ""}' source "$find_py")" 'ended("success"; "accepted")'
-judged "nor sees it running, nor can signal it" \
-	"$(task '{language: "python", source: "import os\nprint(sum(n.isdigit() for n in os.listdir(\"/proc\")))\ntry: os.kill(-1, 9)\nexcept OSError as e: print(e.__class__.__name__)\n"}')" \
-	'.done and (.cases[0].stdout | . == "1\nProcessLookupError\n" or . == "2\nProcessLookupError\n")'
+judged "nor sees it running, nor can signal it" "$(task '{language: "python", $source}' source "$signal_py")" \
+	'ended("success"; "accepted") and (.cases[0].stdout | . == "1\nProcessLookupError\n" or . == "2\nProcessLookupError\n")'
 check "it still runs" not has_no_process "$mark"
 check "it is cancelled" api "tasks/$holder" -X DELETE
 check "and its processes end" wait_until "$ANSWER_S" has_no_process "$mark"
