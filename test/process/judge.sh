@@ -84,8 +84,8 @@ submit()
 {
 	local deadline=$((SECONDS + ANSWER_S)) id
 	post "$1" '?wait=60000' >"$answer" || { cat "$answer"; return 1; }
-	id=$(jq -r .id "$answer")
 	until is_done; do
+		id=$(jq -r .id "$answer")
 		[ "$SECONDS" -lt "$deadline" ] || { echo "not done in time:"; cat "$answer"; return 1; }
 		api "tasks/$id?wait=20000" >"$answer" || { cat "$answer"; return 1; }
 	done
