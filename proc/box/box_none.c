@@ -5,9 +5,10 @@
  *
  * Theory of operation.
  *
- * A slot is a fresh directory under TMPDIR-less /tmp. A run is laid out in it, spawned as the leader of a new
- * session, and over when the leader has been reaped; the rest of its process group is killed then. What left the
- * group (setsid, double fork) escapes: nothing here can hold it.
+ * A slot gets a fresh directory under /tmp when it is used; what a crash leaves there is removed by the next start with
+ * the same run directory. A run is laid out in it, spawned as the leader of a new session, and over when the leader has
+ * been reaped; the rest of its process group is killed then. What left the group (setsid, double fork) escapes: nothing
+ * here can hold it.
  *
  * CPU and memory are what the kernel reports for the leader and the children it has waited for. memory_bytes becomes
  * RLIMIT_AS and processes RLIMIT_NPROC (no limit for root), so going over either is an error the program sees, not a
@@ -15,9 +16,9 @@
  *
  * When we are root the program is not: it runs as nobody, which keeps it from killing every process of the machine, and no more.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,16 +40,18 @@
 #include "reactor/io.h"
 #include "reactor/loop.h"
 
-#define DIR_TEMPLATE "/tmp/conclave-none-XXXXXX"
+#define BASE "/tmp"
+#define DIR_SIZE 64
+#define DEPTH_MAX 64
 #define EXIT_CANNOT 126
 #define EXIT_MISSING 127
-#define TREE_FDS 32
 #define NOBODY 65534
 
 struct box {
 	struct loop *loop;
 	struct log *log;
 	struct list slots;
+	char prefix[40]; /* of our directories' names: follows from the run directory */
 };
 
 struct box_slot {
@@ -59,7 +62,7 @@ struct box_slot {
 	void (*on_ready)(void *arg, struct box_slot *slot, const char *why);
 	const struct box_slot_events *events;
 	void *arg;
-	char dir[sizeof(DIR_TEMPLATE)];
+	char dir[DIR_SIZE]; /* "" = not made yet */
 	int dir_fd;
 	pid_t pid;
 	int pidfd;
@@ -74,23 +77,63 @@ struct box_slot {
 
 /* --- the directory ------------------------------------------------------------------------------------ */
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+/* By descriptors, never by path: what escaped from a run may still be moving things about. Owns fd. */
+static bool remove_contents(int fd, unsigned depth)
 {
-	return remove(path) < 0 && errno != ENOENT ? -1 : 0;
+	DIR *dir = fdopendir(fd);
+	struct dirent *entry;
+	bool clean = true;
+
+	if (!dir) {
+		close(fd);
+		return false;
+	}
+	while ((entry = readdir(dir))) {
+		const char *name = entry->d_name;
+		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || unlinkat(fd, name, 0) == 0)
+			continue;
+		int below = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (below < 0 || depth == DEPTH_MAX) {
+			if (below >= 0)
+				close(below);
+			clean = false;
+			continue;
+		}
+		clean = remove_contents(below, depth + 1) && clean;
+		clean = unlinkat(fd, name, AT_REMOVEDIR) == 0 && clean;
+	}
+	closedir(dir);
+	return clean;
 }
 
-static void remove_tree(struct box_slot *slot)
+static void remove_tree(struct box *box, const char *name)
 {
-	if (slot->dir[0] == '\0')
-		return;
-	if (nftw(slot->dir, remove_one, TREE_FDS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) < 0)
-		log_warn(slot->box->log, "box_none", "left=%s", slot->dir);
-	slot->dir[0] = '\0';
+	int tmp = open(BASE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = tmp < 0 ? -1 : openat(tmp, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 || !remove_contents(fd, 0) || unlinkat(tmp, name, AT_REMOVEDIR) < 0)
+		log_warn(box->log, "box_none", "left=" BASE "/%s", name);
+	if (tmp >= 0)
+		close(tmp);
+}
+
+/* Removes the directories of an earlier start with our run directory. */
+static void sweep(struct box *box)
+{
+	DIR *dir = opendir(BASE);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		if (strncmp(entry->d_name, box->prefix, strlen(box->prefix)) == 0)
+			remove_tree(box, entry->d_name);
+	}
+	if (dir)
+		closedir(dir);
 }
 
 static int make_directory(struct box_slot *slot)
 {
-	memcpy(slot->dir, DIR_TEMPLATE, sizeof(slot->dir));
+	snprintf(slot->dir, sizeof(slot->dir), BASE "/%sXXXXXX", slot->box->prefix);
 	if (!mkdtemp(slot->dir)) {
 		slot->dir[0] = '\0';
 		return -errno;
@@ -115,7 +158,9 @@ static void slot_release(struct box_slot *slot)
 	if (slot->dir_fd >= 0)
 		close(slot->dir_fd);
 	slot->pidfd = slot->dir_fd = -1;
-	remove_tree(slot);
+	if (slot->dir[0])
+		remove_tree(slot->box, slot->dir + strlen(BASE "/"));
+	slot->dir[0] = '\0';
 	list_del(&slot->link);
 	loop_free_later(slot->box->loop, slot_free, slot);
 }
@@ -311,8 +356,10 @@ static int none_slot_run(struct box_slot *slot, const struct box_start *start,
 		.gid = NOBODY,
 		.death_signal = SIGKILL};
 	struct spawned child;
-	int error = lay_out(slot, spec);
+	int error = make_directory(slot);
 
+	if (error == 0)
+		error = lay_out(slot, spec);
 	if (error < 0)
 		return error;
 	slot->events = events;
@@ -368,7 +415,6 @@ static int none_slot_open(struct box *box,
 	void (*ready)(void *arg, struct box_slot *slot, const char *why), void *arg, struct op **op)
 {
 	struct box_slot *slot = mem_alloc(sizeof(*slot));
-	int error;
 
 	slot->box = box;
 	slot->pidfd = slot->dir_fd = slot->end.files_fd = -1;
@@ -379,11 +425,6 @@ static int none_slot_open(struct box *box,
 	defer_init(&slot->failed_exec, on_failed_exec, slot);
 	list_init(&slot->link);
 	list_add_tail(&box->slots, &slot->link);
-	error = make_directory(slot);
-	if (error < 0) {
-		slot_release(slot);
-		return error;
-	}
 	loop_defer(box->loop, &slot->ready);
 	*op = &slot->op;
 	return 0;
@@ -412,6 +453,16 @@ static int64_t none_slot_cpu_us(struct box_slot *slot)
 	return (int64_t)t.tv_sec * US_PER_S + t.tv_nsec / 1000;
 }
 
+/* FNV-1a */
+static uint64_t hash(const char *s)
+{
+	uint64_t h = UINT64_C(14695981039346656037);
+
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
+	return h;
+}
+
 static int none_open(
 	struct loop *loop, const struct box_options *options, struct box **out, char **why)
 {
@@ -420,6 +471,10 @@ static int none_open(
 	box->loop = loop;
 	box->log = options->log;
 	list_init(&box->slots);
+	snprintf(box->prefix, sizeof(box->prefix), "conclave-none-%016llx-",
+		(unsigned long long)hash(options->run_dir ? options->run_dir : ""));
+	if (options->run_dir)
+		sweep(box);
 	log_warn(box->log, "box_none", "isolation=none");
 	*out = box;
 	return 0;

@@ -629,7 +629,7 @@ static int open_helper(struct box *box, const struct box_options *options, char 
 {
 	int error;
 
-	if (options->helper_fd >= 0) {
+	if (!options->helper && options->helper_fd >= 0) {
 		box->control = options->helper_fd;
 	} else if (!options->helper || !options->run_dir) {
 		*why = mem_strdup("no conclave-box was given");

@@ -78,7 +78,7 @@ static void tell(struct helper *h, const struct wire *message, const int *fds, u
 {
 	int error = wire_send(CONTROL_FD, message, fds, n_fds);
 
-	if (error < 0 && error != -EPIPE && !h->ending)
+	if (error < 0 && error != -EPIPE && error != -ECONNRESET && !h->ending)
 		complain("the executor does not listen", error);
 	if (error < 0)
 		h->ending = true;
