@@ -14,6 +14,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
@@ -1083,23 +1084,20 @@ static void find_group(pid_t helper, char out[64])
 	assert_true(out[0] != '\0');
 }
 
-static int leaves_found;
-static const char *group_sought;
-
-static int count_leaf(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	const char *at = strstr(path, group_sought);
-
-	leaves_found += type == FTW_D && at && strchr(at, '/');
-	return 0;
-}
-
+/* Directories inside groups of this name, in all hierarchies. */
 static int count_leaves(const char *group)
 {
-	leaves_found = 0;
-	group_sought = group;
-	nftw("/sys/fs/cgroup", count_leaf, 32, FTW_PHYS);
-	return leaves_found;
+	char *roots[] = {mem_strdup("/sys/fs/cgroup"), NULL};
+	FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	FTSENT *e;
+	int n = 0;
+
+	assert_non_null(walk);
+	while ((e = fts_read(walk)))
+		n += e->fts_info == FTS_D && strcmp(e->fts_parent->fts_name, group) == 0;
+	fts_close(walk);
+	free(roots[0]);
+	return n;
 }
 
 /* The test program itself, started as an executor: runs the victim until it is killed. */

@@ -20,6 +20,7 @@
 #include "proc/box/cgroup.h"
 #include "proc/box/layout.h"
 #include "proc/box/wire.h"
+#include "reactor/base/mem.h"
 
 /* --- wire --------------------------------------------------------------------------------------------- */
 
@@ -162,11 +163,8 @@ static void test_cgroup_rows(void **state)
 
 static int fresh_directory(void **state)
 {
-	static char base[] = "/tmp/test-layout-XXXXXX";
-
-	memcpy(base + sizeof(base) - 7, "XXXXXX", 6);
-	*state = mkdtemp(base);
-	return *state ? 0 : -1;
+	*state = mem_strdup("/tmp/test-layout-XXXXXX");
+	return mkdtemp(*state) ? 0 : -1;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -176,7 +174,10 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 static int remove_directory(void **state)
 {
-	return nftw(*state, remove_one, 32, FTW_DEPTH | FTW_PHYS);
+	int result = nftw(*state, remove_one, 32, FTW_DEPTH | FTW_PHYS);
+
+	free(*state);
+	return result;
 }
 
 static int open_base(void **state)

@@ -188,6 +188,30 @@ static void test_hostile_fields(void **state)
 	}
 }
 
+static void test_from_a_file(void **state)
+{
+	static char zeros[100000];
+	struct bundle b;
+	struct bundle_entry e;
+	uint64_t pos = 0;
+	int from = memfd_create("sparse", MFD_CLOEXEC);
+	int fd = make_sample();
+
+	assert_int_equal(ftruncate(from, sizeof(zeros)), 0);
+	assert_int_equal(bundle_add_from(fd, STR("longer"), false, from, sizeof(zeros) + 1), -EIO);
+	assert_int_equal(bundle_add_from(fd, STR("sparse"), true, from, sizeof(zeros)), 0);
+	assert_int_equal(bundle_open(fd, sizeof(zeros) + 8, &b), 0);
+	assert_int_equal(b.n_files, 3);
+	while (bundle_next(&b, &pos, &e))
+		continue;
+	assert_true(str_is(e.name, "sparse"));
+	assert_int_equal(e.size, sizeof(zeros));
+	assert_memory_equal(e.bytes, zeros, sizeof(zeros));
+	bundle_close(&b);
+	close(from);
+	close(fd);
+}
+
 static void test_not_a_file(void **state)
 {
 	struct bundle b;
@@ -210,6 +234,7 @@ int main(void)
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_truncations),
 		cmocka_unit_test(test_hostile_fields),
+		cmocka_unit_test(test_from_a_file),
 		cmocka_unit_test(test_not_a_file),
 	};
 
