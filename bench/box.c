@@ -44,7 +44,8 @@ static int64_t bare_spawn(const char *program)
 	siginfo_t info;
 	pid_t pid;
 
-	if (posix_spawn(&pid, program, NULL, NULL, argv, envp) || waitid(P_PID, (id_t)pid, &info, WEXITED)) {
+	if (posix_spawn(&pid, program, NULL, NULL, argv, envp) ||
+		waitid(P_PID, (id_t)pid, &info, WEXITED)) {
 		fprintf(stderr, "bench-box: cannot run %s\n", program);
 		exit(1);
 	}
@@ -63,7 +64,8 @@ static void on_done(void *arg, const struct box_result *result)
 	b->done = true;
 	if (result->end != BOX_EXITED || result->exit_code) {
 		b->failed++;
-		fprintf(stderr, "bench-box: end %d, %s\n", (int)result->end, result->failure ? result->failure : "");
+		fprintf(stderr, "bench-box: end %d, %s\n", (int)result->end,
+			result->failure ? result->failure : "");
 	}
 }
 
@@ -72,9 +74,17 @@ static int64_t box_spawn(struct bench *b)
 	static const struct box_events events = {.on_output = on_output, .on_done = on_done};
 	char *argv[] = {(char *)(uintptr_t)b->inside, NULL};
 	struct box_spec spec = {
-		.argv = argv, .stdin_fd = -1, .files_fd = b->files_fd, .files_read_only = true,
-		.limits = {.cpu_us = US_PER_S, .wall_us = 4 * US_PER_S, .memory_bytes = 256 << 20, .output_bytes = 1 << 20,
-			.file_bytes = 16 << 20, .processes = 64, .stack_bytes = 8 << 20},
+		.argv = argv,
+		.stdin_fd = -1,
+		.files_fd = b->files_fd,
+		.files_read_only = true,
+		.limits = {.cpu_us = US_PER_S,
+			.wall_us = 4 * US_PER_S,
+			.memory_bytes = 256 << 20,
+			.output_bytes = 1 << 20,
+			.file_bytes = 16 << 20,
+			.processes = 64,
+			.stack_bytes = 8 << 20},
 	};
 	int64_t begun = clock_boot_us();
 	struct box_run *run;
@@ -113,8 +123,8 @@ static int by_value(const void *a, const void *b)
 static void show(const char *name, int64_t *us, unsigned n)
 {
 	qsort(us, n, sizeof(*us), by_value);
-	printf("%s_min %lld\n%s_p50 %lld\n%s_p99 %lld\n", name, (long long)us[0], name, (long long)us[n / 2], name,
-		(long long)us[n - 1 - n / 100]);
+	printf("%s_min %lld\n%s_p50 %lld\n%s_p99 %lld\n", name, (long long)us[0], name,
+		(long long)us[n / 2], name, (long long)us[n - 1 - n / 100]);
 }
 
 /* The program as a sealed bundle with one file, "child". */
@@ -125,7 +135,8 @@ static int bring_in(const char *program)
 	size_t n = f ? fread(bytes, 1, 64 << 20, f) : 0;
 	int fd = -1;
 
-	if (!n || bundle_create(&fd) || bundle_add(fd, STR("child"), true, bytes, n) || bundle_seal(fd)) {
+	if (!n || bundle_create(&fd) || bundle_add(fd, STR("child"), true, bytes, n) ||
+		bundle_seal(fd)) {
 		fprintf(stderr, "bench-box: cannot read %s\n", program);
 		exit(1);
 	}

@@ -88,11 +88,13 @@ static int usage(const char *why)
 {
 	fprintf(stderr,
 		"bench/load: %s\n"
-		"usage: bench/load URL [--clients N] [--count N] [--mix FILE] [--ids FILE] [--deadline SECONDS]\n"
+		"usage: bench/load URL [--clients N] [--count N] [--mix FILE] [--ids FILE] "
+		"[--deadline SECONDS]\n"
 		"  URL        http://IP:PORT of a gateway\n"
 		"  --clients  submissions under way at the same time (16)\n"
 		"  --count    submissions in all (200)\n"
-		"  --mix      file with one JSON object a line: weight, expect, task (bench/mixes/trivial.jsonl)\n"
+		"  --mix      file with one JSON object a line: weight, expect, task "
+		"(bench/mixes/trivial.jsonl)\n"
 		"  --ids      writes each id as it is accepted\n"
 		"  --deadline seconds for a task before it counts as lost (120)\n",
 		why);
@@ -117,7 +119,9 @@ static bool kind_parse(struct load *l, struct str line, unsigned number, const c
 	if (!json_i64(json_get(json_root(tree), "weight"), &k->weight))
 		k->weight = 1;
 	if (!task || k->weight < 1 || (expect && !verdict_parse(expect->text, &k->expect))) {
-		fprintf(stderr, "%s:%u: need \"task\", a weight >= 1 and a known verdict in \"expect\"\n", file, number);
+		fprintf(stderr,
+			"%s:%u: need \"task\", a weight >= 1 and a known verdict in \"expect\"\n",
+			file, number);
 		return false;
 	}
 	w = json_writer_new(&body, false);
@@ -173,7 +177,8 @@ static void client_retry(struct client *c)
 	struct load *l = c->load;
 
 	if (loop_now_us(l->loop) - c->started_us > l->deadline_us) {
-		fprintf(stderr, "\nlost: %s (%s)\n", c->task->id[0] ? c->task->id : "never accepted", c->key);
+		fprintf(stderr, "\nlost: %s (%s)\n",
+			c->task->id[0] ? c->task->id : "never accepted", c->key);
 		l->lost++;
 		client_next(c);
 		return;
@@ -199,9 +204,12 @@ static void client_done(struct client *c, enum verdict verdict, int64_t attempt)
 
 	if (c->rereading) {
 		l->reread++;
-		if (t->verdict != VERDICT_NONE && (t->verdict != verdict || t->attempt != attempt)) {
-			fprintf(stderr, "\ndouble: %s was %s (attempt %lld), is %s (attempt %lld)\n", t->id,
-				verdict_name(t->verdict), (long long)t->attempt, verdict_name(verdict), (long long)attempt);
+		if (t->verdict != VERDICT_NONE &&
+			(t->verdict != verdict || t->attempt != attempt)) {
+			fprintf(stderr,
+				"\ndouble: %s was %s (attempt %lld), is %s (attempt %lld)\n", t->id,
+				verdict_name(t->verdict), (long long)t->attempt,
+				verdict_name(verdict), (long long)attempt);
 			l->doubled++;
 		}
 		client_next(c);
@@ -235,9 +243,11 @@ static void on_reply(void *arg, const struct http_reply *reply)
 		client_next(c);
 		return;
 	}
-	if (reply->failure != HTTP_OK_REPLY || reply->status / 100 != 2 || json_parse(reply->body, NULL, &tree, &error)) {
+	if (reply->failure != HTTP_OK_REPLY || reply->status / 100 != 2 ||
+		json_parse(reply->body, NULL, &tree, &error)) {
 		if (reply->failure == HTTP_OK_REPLY && reply->status / 100 == 4) {
-			fprintf(stderr, "\nrefused with %d: " STR_FMT "\n", reply->status, STR_ARG(reply->body));
+			fprintf(stderr, "\nrefused with %d: " STR_FMT "\n", reply->status,
+				STR_ARG(reply->body));
 			exit(1);
 		}
 		client_retry(c);
@@ -266,9 +276,13 @@ static void client_send(struct client *c)
 {
 	struct load *l = c->load;
 	char path[96];
-	const struct http_header headers[] = {{"Content-Type", "application/json"}, {"Idempotency-Key", c->key}};
-	struct http_call call = {
-		.address = l->address, .headers = headers, .n_headers = ARRAY_SIZE(headers), .timeout_us = CALL_US, .path = path};
+	const struct http_header headers[] = {
+		{"Content-Type", "application/json"}, {"Idempotency-Key", c->key}};
+	struct http_call call = {.address = l->address,
+		.headers = headers,
+		.n_headers = ARRAY_SIZE(headers),
+		.timeout_us = CALL_US,
+		.path = path};
 
 	if (c->task->id[0]) {
 		snprintf(path, sizeof(path), "/api/v1/tasks/%s?wait=%d", c->task->id, WAIT_MS);
@@ -321,7 +335,8 @@ static void client_next(struct client *c)
 	c->started_us = loop_now_exact_us(l->loop);
 	if (!c->rereading) {
 		c->task->kind = mix_draw(l);
-		snprintf(c->key, sizeof(c->key), "%016llx%016llx", (unsigned long long)loop_random(l->loop),
+		snprintf(c->key, sizeof(c->key), "%016llx%016llx",
+			(unsigned long long)loop_random(l->loop),
 			(unsigned long long)loop_random(l->loop));
 	}
 	client_send(c);
@@ -341,8 +356,9 @@ static void show_progress(void *arg)
 	struct load *l = arg;
 	double s = (double)(loop_now_us(l->loop) - l->begun_us) / 1e6;
 
-	fprintf(stderr, "\r%zu of %zu done, %.0f/s, %llu retries ", l->second_pass ? l->reread : l->done, l->count,
-		s > 0 ? (double)l->done / s : 0, (unsigned long long)l->retries);
+	fprintf(stderr, "\r%zu of %zu done, %.0f/s, %llu retries ",
+		l->second_pass ? l->reread : l->done, l->count, s > 0 ? (double)l->done / s : 0,
+		(unsigned long long)l->retries);
 	timer_start(&l->progress, isatty(2) ? US_PER_S / 4 : 5 * US_PER_S);
 }
 
@@ -361,20 +377,26 @@ static int show_report(struct load *l)
 		attempts += l->tasks[i].attempt;
 	}
 	qsort(times, n, sizeof(*times), by_time);
-	printf("\nclients %u  tasks %zu  seconds %.2f  rate %.1f/s  p50 %.2f ms  p99 %.2f ms  max %.2f ms\n", l->n_clients,
-		l->done, s, s > 0 ? (double)l->done / s : 0, n ? (double)times[n / 2] / 1e3 : 0,
-		n ? (double)times[n - 1 - n / 100] / 1e3 : 0, n ? (double)times[n - 1] / 1e3 : 0);
+	printf("\nclients %u  tasks %zu  seconds %.2f  rate %.1f/s  p50 %.2f ms  p99 %.2f ms  max "
+	       "%.2f ms\n",
+		l->n_clients, l->done, s, s > 0 ? (double)l->done / s : 0,
+		n ? (double)times[n / 2] / 1e3 : 0, n ? (double)times[n - 1 - n / 100] / 1e3 : 0,
+		n ? (double)times[n - 1] / 1e3 : 0);
 	for (int v = VERDICT_ACCEPTED; v < VERDICT_N; v++) {
 		if (l->verdicts[v])
-			printf("%s %llu  ", verdict_name((enum verdict)v), (unsigned long long)l->verdicts[v]);
+			printf("%s %llu  ", verdict_name((enum verdict)v),
+				(unsigned long long)l->verdicts[v]);
 	}
-	printf("\nattempts %lld  (%lld more than tasks)  retries of calls %llu\n", (long long)attempts,
-		(long long)(attempts - (int64_t)n), (unsigned long long)l->retries);
-	printf("lost %llu  double %llu  unexpected %llu  system_error %llu\n", (unsigned long long)l->lost,
-		(unsigned long long)l->doubled, (unsigned long long)l->unexpected,
+	printf("\nattempts %lld  (%lld more than tasks)  retries of calls %llu\n",
+		(long long)attempts, (long long)(attempts - (int64_t)n),
+		(unsigned long long)l->retries);
+	printf("lost %llu  double %llu  unexpected %llu  system_error %llu\n",
+		(unsigned long long)l->lost, (unsigned long long)l->doubled,
+		(unsigned long long)l->unexpected,
 		(unsigned long long)l->verdicts[VERDICT_SYSTEM_ERROR]);
 	free(times);
-	bad = l->lost || l->doubled || l->unexpected || l->verdicts[VERDICT_SYSTEM_ERROR] || l->done != l->count;
+	bad = l->lost || l->doubled || l->unexpected || l->verdicts[VERDICT_SYSTEM_ERROR] ||
+	      l->done != l->count;
 	return bad ? 1 : 0;
 }
 
@@ -388,7 +410,8 @@ static void on_signal(void *arg, int signum)
 
 static int run(struct load *l)
 {
-	struct http_client_options ho = {.connections_max = l->n_clients + 1, .waiting_max = l->n_clients + 1};
+	struct http_client_options ho = {
+		.connections_max = l->n_clients + 1, .waiting_max = l->n_clients + 1};
 	struct signal_watch *interrupt;
 	int r;
 

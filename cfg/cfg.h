@@ -24,9 +24,9 @@ enum cfg_type {
 	CFG_INT,      /* min..max */
 	CFG_BOOL,     /* yes no true false on off */
 	CFG_DURATION, /* "250ms" "5s" "2m" "1h", kept in us; a unit is required unless 0 */
-	CFG_BYTES,    /* "64KiB" "256MiB" "1GiB" "100B", kept in bytes; a unit is required unless 0 */
-	CFG_ADDRESS,  /* IP:PORT or [IPV6]:PORT, or several by comma where the row says so; min: lowest port */
-	CFG_CHOICE,   /* one of the words in the row's unit column, "a|b|c" */
+	CFG_BYTES, /* "64KiB" "256MiB" "1GiB" "100B", kept in bytes; a unit is required unless 0 */
+	CFG_ADDRESS, /* IP:PORT or [IPV6]:PORT, or several by comma where the row says so; min: lowest port */
+	CFG_CHOICE, /* one of the words in the row's unit column, "a|b|c" */
 };
 
 enum cfg_flag {
@@ -37,7 +37,8 @@ enum cfg_flag {
 
 /* One enumerator an option: OPT_executor_slots for [executor] slots. */
 enum cfg_option {
-#define OPTION(section, key, type, def, min, max, unit, services, flags, prose) OPT_##section##_##key,
+#define OPTION(section, key, type, def, min, max, unit, services, flags, prose)                    \
+	OPT_##section##_##key,
 #include "cfg/options.def"
 #undef OPTION
 	OPT_N
@@ -53,7 +54,8 @@ struct cfg *cfg_new(void) must_check; /* all defaults */
 void cfg_free(struct cfg *cfg);
 void cfg_errors_fini(struct cfg_errors *errors);
 /* One more problem, without a newline; roles add what no single row can check. The first 100 are kept. */
-void cfg_errors_add(struct cfg_errors *errors, const char *place, const char *fmt, ...) printf_like(3, 4);
+void cfg_errors_add(struct cfg_errors *errors, const char *place, const char *fmt, ...)
+	printf_like(3, 4);
 
 /* Each adds what is wrong to errors and takes what is right. A source never replaces a value of a stronger
  * one, so the order of the calls does not matter. */
@@ -74,7 +76,8 @@ void cfg_set_default(struct cfg *cfg, enum cfg_option option, const char *value,
 const char *cfg_str(const struct cfg *cfg, enum cfg_option option); /* never NULL; borrowed */
 int64_t cfg_int(const struct cfg *cfg, enum cfg_option option);     /* int, bytes, duration in us */
 bool cfg_bool(const struct cfg *cfg, enum cfg_option option);
-bool cfg_is_set(const struct cfg *cfg, enum cfg_option option); /* by a file, environment, argv or preset */
+bool cfg_is_set(
+	const struct cfg *cfg, enum cfg_option option); /* by a file, environment, argv or preset */
 
 /* SIGHUP: takes the CFG_RELOADABLE values of `fresh` (loaded from the same sources, without errors) and
  * returns how many changed. Names of other options that differ are added to `ignored`, blanks between: they
@@ -88,5 +91,6 @@ int cfg_write_file(const struct cfg *cfg, const char *path, unsigned services) m
 
 /* Documentation from the table: for --help, cfg/conf/ and the manual. */
 void cfg_doc_help(struct buf *out, unsigned services);
-void cfg_doc_sample(struct buf *out, unsigned services); /* every option, commented, with its prose */
-void cfg_doc_man(struct buf *out, unsigned services);    /* mdoc list of the options */
+void cfg_doc_sample(
+	struct buf *out, unsigned services);          /* every option, commented, with its prose */
+void cfg_doc_man(struct buf *out, unsigned services); /* mdoc list of the options */

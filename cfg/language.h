@@ -21,14 +21,14 @@
 #define LANGUAGE_ARGV_MAX 64 /* arguments of a command, variables of an environment, extensions */
 
 struct language {
-	char *name;   /* file name without .ini: [a-z0-9_+-]{1,32} */
+	char *name; /* file name without .ini: [a-z0-9_+-]{1,32} */
 	char *title;
-	char *source; /* file name the source is written to: [A-Za-z0-9._-]{1,64} */
+	char *source;      /* file name the source is written to: [A-Za-z0-9._-]{1,64} */
 	char **extensions; /* without the dot, NULL-terminated, may be empty */
-	char **compile; /* NULL-terminated, or NULL when nothing is compiled */
+	char **compile;    /* NULL-terminated, or NULL when nothing is compiled */
 	char **run;
-	char **version; /* NULL when absent */
-	char **environment; /* "NAME=value", NULL-terminated, may be empty */
+	char **version;               /* NULL when absent */
+	char **environment;           /* "NAME=value", NULL-terminated, may be empty */
 	unsigned cpu_percent;         /* factor on the run's default CPU limit, 100 = as is */
 	unsigned compile_cpu_percent; /* factor on the compile's default CPU limit */
 	int64_t compile_memory_bytes; /* 0 = the default */
@@ -40,8 +40,8 @@ struct language {
  * already there is replaced. A directory without a profile is a problem. */
 void language_load_dir(const char *dir, struct map *languages, struct cfg_errors *errors);
 /* One file's text; `place` names it in errors. NULL when it has errors. */
-struct language *language_parse(const char *name, struct str text, const char *place,
-	struct cfg_errors *errors);
+struct language *language_parse(
+	const char *name, struct str text, const char *place, struct cfg_errors *errors);
 void language_free(struct language *language);
 void language_map_fini(struct map *languages); /* frees the profiles too */
 /* argv (one of language's own) with the placeholders replaced; free with language_argv_free(). */

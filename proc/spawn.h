@@ -28,26 +28,27 @@ struct spawn_limit {
 };
 
 struct spawn_spec {
-	const char *path;    /* program; NULL = argv[0]; no PATH search */
-	int path_fd;         /* executed with execveat when > 0, instead of path */
-	char *const *argv;   /* NULL-terminated */
-	char *const *envp;   /* NULL-terminated; NULL = empty environment */
-	const char *dir;     /* working directory, or NULL */
-	struct spawn_fd fds[SPAWN_FDS_MAX]; /* all others are closed; 0, 1, 2 default to /dev/null */
+	const char *path;  /* program; NULL = argv[0]; no PATH search */
+	int path_fd;       /* executed with execveat when > 0, instead of path */
+	char *const *argv; /* NULL-terminated */
+	char *const *envp; /* NULL-terminated; NULL = empty environment */
+	const char *dir;   /* working directory, or NULL */
+	struct spawn_fd
+		fds[SPAWN_FDS_MAX]; /* all others are closed; 0, 1, 2 default to /dev/null */
 	unsigned n_fds;
 	struct spawn_limit limits[8];
 	unsigned n_limits;
-	bool new_session;   /* setsid() */
-	bool drop;          /* setgroups(0), setresgid, setresuid to uid and gid below */
+	bool new_session; /* setsid() */
+	bool drop;        /* setgroups(0), setresgid, setresuid to uid and gid below */
 	uid_t uid;
 	gid_t gid;
-	int death_signal;   /* to the child when we die; 0 = none */
+	int death_signal; /* to the child when we die; 0 = none */
 };
 
 struct spawned {
 	pid_t pid;
-	int pidfd;         /* owned by the caller; CLOEXEC */
-	const char *step;  /* on failure: what failed ("exec", "chdir", ...); literal */
+	int pidfd;        /* owned by the caller; CLOEXEC */
+	const char *step; /* on failure: what failed ("exec", "chdir", ...); literal */
 };
 
 /* 0 when the exec has happened; -errno otherwise (out->step says where), and then nothing is left behind. */

@@ -49,18 +49,21 @@ struct transport *secret_transport(const struct role_env *env)
 	int n = secret_read(path, text);
 
 	if (n == -EPERM) {
-		log_error(env->log, "secret", "file=%s why=\"others may read it\" fix=\"chmod 600\"", path);
+		log_error(env->log, "secret",
+			"file=%s why=\"others may read it\" fix=\"chmod 600\"", path);
 		return NULL;
 	}
 	if (n < 0) {
 		log_error(env->log, "secret",
-			"file=%s why=\"%s\" fix=\"copy it from a judicator's state directory, owned by boot.user\"", path,
-			strerror(-n));
+			"file=%s why=\"%s\" fix=\"copy it from a judicator's state directory, "
+			"owned by boot.user\"",
+			path, strerror(-n));
 		return NULL;
 	}
 	secret = str_trim((struct str){text, (size_t)n});
 	if (secret.n < SECRET_MIN)
-		log_error(env->log, "secret", "file=%s why=\"shorter than %d bytes\"", path, SECRET_MIN);
+		log_error(env->log, "secret", "file=%s why=\"shorter than %d bytes\"", path,
+			SECRET_MIN);
 	else
 		transport = transport_http_new(env->loop, env->log, secret);
 	explicit_bzero(text, sizeof(text));

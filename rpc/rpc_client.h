@@ -9,8 +9,8 @@
 
 enum rpc_failure {
 	RPC_OK,
-	RPC_REFUSED,     /* nobody there: try another at once */
-	RPC_BROKEN,      /* connection lost before the answer */
+	RPC_REFUSED, /* nobody there: try another at once */
+	RPC_BROKEN,  /* connection lost before the answer */
 	RPC_TIMED_OUT,
 	RPC_UNAVAILABLE, /* 503: temporary, try later or another */
 	RPC_REJECTED,    /* 4xx: permanent; problem says why */
@@ -19,17 +19,18 @@ enum rpc_failure {
 
 struct rpc_answer { /* borrowed for the callback */
 	enum rpc_failure failure;
-	const void *reply; /* struct msg_..._reply, for RPC_OK */
-	struct record *record; /* owns reply; take_ptr() it to keep it */
+	const void *reply;      /* struct msg_..._reply, for RPC_OK */
+	struct record *record;  /* owns reply; take_ptr() it to keep it */
 	struct problem problem; /* otherwise; code "" when the other side said nothing */
-	size_t bytes; /* of the reply's body */
+	size_t bytes;           /* of the reply's body */
 };
 
 typedef void rpc_answer_fn(void *arg, struct rpc_answer *answer);
 
 /* wait_us is added to the method's timeout (long polls). See reactor/op.h. */
-int rpc_call(struct loop *loop, struct transport *transport, const char *address, enum rpc_method method,
-	const void *request, int64_t wait_us, rpc_answer_fn *cb, void *arg, struct op **op) must_check;
+int rpc_call(struct loop *loop, struct transport *transport, const char *address,
+	enum rpc_method method, const void *request, int64_t wait_us, rpc_answer_fn *cb, void *arg,
+	struct op **op) must_check;
 bool rpc_failure_is_temporary(enum rpc_failure failure);
 const char *rpc_failure_name(enum rpc_failure failure);
 

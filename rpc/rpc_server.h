@@ -13,8 +13,9 @@ struct rpc_server;
 typedef void rpc_handler_fn(void *arg, struct rpc_call *call);
 
 /* handlers[method] may be NULL: 404. The table is borrowed. */
-int rpc_server_new(struct loop *loop, struct log *log, struct transport *transport, const char *address,
-	rpc_handler_fn *const handlers[RPC_METHOD_N], void *arg, struct rpc_server **out) must_check;
+int rpc_server_new(struct loop *loop, struct log *log, struct transport *transport,
+	const char *address, rpc_handler_fn *const handlers[RPC_METHOD_N], void *arg,
+	struct rpc_server **out) must_check;
 unsigned rpc_server_port(const struct rpc_server *server);
 void rpc_server_free(struct rpc_server *server); /* unanswered calls: their gone callback fires */
 
@@ -26,6 +27,7 @@ enum rpc_method rpc_call_method(const struct rpc_call *call);
 /* Answers with struct msg_..._reply of the method; the call is dead after it. */
 void rpc_call_reply(struct rpc_call *call, const void *reply);
 /* Answers with a problem document. */
-void rpc_call_fail(struct rpc_call *call, int status, const char *code, const char *fmt, ...) printf_like(4, 5);
+void rpc_call_fail(struct rpc_call *call, int status, const char *code, const char *fmt, ...)
+	printf_like(4, 5);
 /* Once, if the caller goes away before the answer; the call is dead then. Replaces an earlier one. NULL fn = none. */
 void rpc_call_on_gone(struct rpc_call *call, void (*fn)(void *arg), void *arg);

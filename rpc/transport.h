@@ -27,12 +27,13 @@ struct transport_reply { /* borrowed for the callback */
 
 typedef void transport_reply_fn(void *arg, const struct transport_reply *reply);
 /* body is borrowed until the request is answered or gone. */
-typedef void transport_serve_fn(void *arg, struct transport_request *request, struct str method, struct str body);
+typedef void transport_serve_fn(
+	void *arg, struct transport_request *request, struct str method, struct str body);
 
 struct transport_ops {
 	const char *name;
-	int (*call)(struct transport *t, const char *address, const char *method, struct str body, int64_t timeout_us,
-		transport_reply_fn *cb, void *arg, struct op **op);
+	int (*call)(struct transport *t, const char *address, const char *method, struct str body,
+		int64_t timeout_us, transport_reply_fn *cb, void *arg, struct op **op);
 	int (*serve)(struct transport *t, const char *address, transport_serve_fn *serve, void *arg,
 		struct transport_server **out);
 	/* Stops listening and drops what is unanswered (gone callbacks fire). */
@@ -48,19 +49,23 @@ struct transport {
 };
 
 /* http: requests carry the shared secret in a header, compared in constant time by the server (401 otherwise). secret is copied. */
-struct transport *transport_http_new(struct loop *loop, struct log *log, struct str secret) must_check;
+struct transport *transport_http_new(
+	struct loop *loop, struct log *log, struct str secret) must_check;
 
 /* loop: one network shared by all who live on the loop. Each node (name) makes its own transport on it. */
 struct loop_net;
 struct loop_net_options {
 	int64_t delay_min_us, delay_max_us; /* each way */
-	unsigned loss_percent;      /* of messages (each way): the caller sees nothing until its timeout */
-	unsigned duplicate_percent; /* of requests: the server sees them twice; the second reply goes nowhere */
+	unsigned
+		loss_percent; /* of messages (each way): the caller sees nothing until its timeout */
+	unsigned
+		duplicate_percent; /* of requests: the server sees them twice; the second reply goes nowhere */
 };
 struct loop_net *loop_net_new(struct loop *loop, const struct loop_net_options *options) must_check;
 void loop_net_set(struct loop_net *net, const struct loop_net_options *options);
 /* A trace hook: decides the fate of each message, for tests that play one exact order. Returns the delay in us, or -1 = lost. */
-typedef int64_t loop_net_fate_fn(void *arg, const char *from, const char *to, const char *method, bool is_reply, struct str body);
+typedef int64_t loop_net_fate_fn(void *arg, const char *from, const char *to, const char *method,
+	bool is_reply, struct str body);
 void loop_net_set_fate(struct loop_net *net, loop_net_fate_fn *fn, void *arg);
 /* Cuts or heals the link between two nodes (names), both ways: messages are lost, connections stay silent. */
 void loop_net_cut(struct loop_net *net, const char *a, const char *b, bool cut);

@@ -36,21 +36,30 @@ struct box_limits { /* all > 0 */
 struct box_spec {
 	char *const *argv; /* program by absolute path, or relative to /w; copied */
 	char *const *env;  /* NULL-terminated, copied; NULL = only the fixed PATH, LANG, HOME=/w */
-	int stdin_fd;      /* borrowed during the call (dup'd): sealed memfd or read-only file; -1 = empty */
-	int files_fd;      /* sealed bundle laid out in /w before the start, or -1; borrowed (dup'd) */
+	int stdin_fd; /* borrowed during the call (dup'd): sealed memfd or read-only file; -1 = empty */
+	int files_fd; /* sealed bundle laid out in /w before the start, or -1; borrowed (dup'd) */
 	bool files_read_only; /* owned by root and unwritable (runs) or the program's own (compile) */
-	bool collect;      /* a clean exit: give back all regular files of /w as a bundle */
+	bool collect;         /* a clean exit: give back all regular files of /w as a bundle */
 	uint64_t collect_max; /* bytes in all */
 	struct box_limits limits;
 };
 
 enum box_end { BOX_EXITED, BOX_SIGNALED, BOX_LIMIT, BOX_KILLED, BOX_FAILED };
-enum box_limit_name { BOX_L_NONE, BOX_L_CPU, BOX_L_WALL, BOX_L_MEMORY, BOX_L_OUTPUT, BOX_L_FILE, BOX_L_PROCESSES, BOX_L_STACK };
+enum box_limit_name {
+	BOX_L_NONE,
+	BOX_L_CPU,
+	BOX_L_WALL,
+	BOX_L_MEMORY,
+	BOX_L_OUTPUT,
+	BOX_L_FILE,
+	BOX_L_PROCESSES,
+	BOX_L_STACK
+};
 
 struct box_result {
 	enum box_end end;
-	int exit_code; /* BOX_EXITED */
-	int signal;    /* BOX_SIGNALED, and for BOX_LIMIT the one that ended it, or 0 */
+	int exit_code;        /* BOX_EXITED */
+	int signal;           /* BOX_SIGNALED, and for BOX_LIMIT the one that ended it, or 0 */
 	int64_t cpu_us;       /* all descendants, read after the last is dead */
 	int64_t wall_us;      /* exec to death */
 	int64_t memory_bytes; /* peak */
@@ -59,23 +68,25 @@ struct box_result {
 	enum box_limit_name limit;
 	int64_t allowed, measured;
 	int64_t stdout_bytes, stderr_bytes; /* delivered: stdout at most output_bytes */
-	int files_fd;         /* sealed bundle when collected, else -1; owned by the callee of on_done */
-	const char *failure;  /* BOX_FAILED: the reason, in words; borrowed */
+	int files_fd; /* sealed bundle when collected, else -1; owned by the callee of on_done */
+	const char *failure; /* BOX_FAILED: the reason, in words; borrowed */
 };
 
 struct box_events {
-	void (*on_started)(void *arg);                         /* the program has been exec'ed; may be NULL */
-	void (*on_output)(void *arg, int stream, struct str bytes); /* 1, 2; borrowed; capped exactly */
+	void (*on_started)(void *arg); /* the program has been exec'ed; may be NULL */
+	void (*on_output)(
+		void *arg, int stream, struct str bytes); /* 1, 2; borrowed; capped exactly */
 	/* Exactly once, unless box_run_cancel(): nothing of the run is alive any more. The handle is dead. */
 	void (*on_done)(void *arg, const struct box_result *result);
 };
 
 struct box_options {
-	struct log *log;       /* borrowed */
-	unsigned slots;        /* runs at the same time; the stock has as many ready slots and one spare */
-	const char *helper;    /* box_ns: path of conclave-box; NULL when helper_fd is given */
-	int helper_fd;         /* box_ns: SEQPACKET to a conclave-box started earlier (as root), or -1; owned */
-	const char *run_dir;   /* box_ns: uid range and cgroup names derive from it, claimed under a lock */
+	struct log *log; /* borrowed */
+	unsigned slots; /* runs at the same time; the stock has as many ready slots and one spare */
+	const char *helper; /* box_ns: path of conclave-box; NULL when helper_fd is given */
+	int helper_fd; /* box_ns: SEQPACKET to a conclave-box started earlier (as root), or -1; owned */
+	const char *
+		run_dir; /* box_ns: uid range and cgroup names derive from it, claimed under a lock */
 };
 
 struct box_slot;
@@ -90,19 +101,21 @@ struct box_start {
 /* How it ended, raw: box.c turns this into a box_result. */
 struct box_slot_end {
 	const char *failure; /* we failed: the reason; borrowed. All else may be unset then */
-	int status;          /* of waitpid() for the main process; -1: it was killed by slot_kill() before it ended */
+	int status; /* of waitpid() for the main process; -1: it was killed by slot_kill() before it ended */
 	int64_t cpu_us, wall_us, memory_bytes;
 	uint64_t oom_kills;    /* of any process in the slot */
 	uint64_t pids_refused; /* forks refused by the limit on processes */
-	int files_fd;          /* sealed, checked bundle, owned by the callee; -1 = nothing was collected */
-	bool files_refused;    /* collecting met a bound: more than collect_max bytes, too many files, too deep */
+	int files_fd; /* sealed, checked bundle, owned by the callee; -1 = nothing was collected */
+	bool files_refused; /* collecting met a bound: more than collect_max bytes, too many files, too deep */
 };
 
 /* Never from inside slot_run() or slot_kill(). */
 struct box_slot_events {
 	void (*on_started)(void *arg);
-	void (*on_dead)(void *arg); /* every process is dead and reaped; collecting may follow. Not after a kill */
-	void (*on_ended)(void *arg, const struct box_slot_end *end); /* once, the last; not after slot_close() */
+	void (*on_dead)(
+		void *arg); /* every process is dead and reaped; collecting may follow. Not after a kill */
+	void (*on_ended)(void *arg,
+		const struct box_slot_end *end); /* once, the last; not after slot_close() */
 };
 
 #define BOX_SLOTS_MAX 100u
@@ -112,12 +125,15 @@ struct box_ops {
 	const char *name;
 	const char *isolation; /* "full", "none", ... shown in every result */
 	/* May block for some seconds: it is called at boot. On failure *why (free()) says what to do. */
-	int (*open)(struct loop *loop, const struct box_options *options, struct box **out, char **why);
-	void (*close)(struct box *box); /* kills everything, waits (bounded) until it is gone; no callbacks */
+	int (*open)(
+		struct loop *loop, const struct box_options *options, struct box **out, char **why);
+	void (*close)(struct box *
+			box); /* kills everything, waits (bounded) until it is gone; no callbacks */
 	/* Starts making a slot; on_ready(arg, slot or NULL, why). -EAGAIN: not now, try again in a moment;
 	 * -EPIPE: no slot can ever be made again. The op is cancelled like any other. */
-	int (*slot_open)(struct box *box, void (*on_ready)(void *arg, struct box_slot *slot, const char *why),
-		void *arg, struct op **op);
+	int (*slot_open)(struct box *box,
+		void (*on_ready)(void *arg, struct box_slot *slot, const char *why), void *arg,
+		struct op **op);
 	/* Starts the program. On -errno nothing was started; close the slot. -ESTALE: it died while it was ready. */
 	int (*slot_run)(struct box_slot *slot, const struct box_start *start,
 		const struct box_slot_events *events, void *arg);
@@ -125,7 +141,8 @@ struct box_ops {
 	void (*slot_kill)(struct box_slot *slot);
 	/* After on_ended: true when the slot may serve again (single-use slots say false). */
 	bool (*slot_reset)(struct box_slot *slot);
-	void (*slot_close)(struct box_slot *slot); /* frees; its processes and cgroups are removed behind the scenes */
+	void (*slot_close)(struct box_slot
+			*slot); /* frees; its processes and cgroups are removed behind the scenes */
 	/* CPU used by the run so far, us; negative errno when it cannot be read. */
 	int64_t (*slot_cpu_us)(struct box_slot *slot);
 };
@@ -140,7 +157,8 @@ struct box_host;
 /* 0, or -errno with *why set to words that say what to do (free with free()). The stock is filled behind the scenes. */
 int box_host_open(struct loop *loop, const struct box_ops *ops, const struct box_options *options,
 	struct box_host **out, char **why) must_check;
-void box_host_close(struct box_host *host); /* runs still alive are killed; no callbacks; NULL is fine */
+void box_host_close(
+	struct box_host *host); /* runs still alive are killed; no callbacks; NULL is fine */
 const char *box_host_isolation(const struct box_host *host);
 /* NULL while new runs can be taken; else why they never will be again, in words (borrowed). A conclave-box that died is started
  * again only when the process still is root; otherwise its service should be restarted. */

@@ -30,7 +30,8 @@ bool bundle_name_is_valid(struct str name);
 
 /* Writer: an unsealed memfd. */
 int bundle_create(int *fd) must_check;
-int bundle_add(int fd, struct str name, bool executable, const void *bytes, uint64_t size) must_check;
+int bundle_add(
+	int fd, struct str name, bool executable, const void *bytes, uint64_t size) must_check;
 /* The same with `size` bytes read from the start of `from` (-EIO when it is shorter): never maps it, so holes cost nothing. */
 int bundle_add_from(int fd, struct str name, bool executable, int from, uint64_t size) must_check;
 /* Seals against every change; after it the descriptor can be given to any box. */

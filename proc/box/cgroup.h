@@ -82,8 +82,8 @@ void cgroup_leaf_close(struct cgroup_leaf *leaf); /* descriptors only; idempoten
 int cgroup_leaf_remove(struct cgroup *g, unsigned index) must_check;
 
 /* pid 1 of the slot, before the program joins. */
-int cgroup_leaf_limit(const struct cgroup_ops *ops, const struct cgroup_leaf *leaf, int64_t memory_bytes,
-	int64_t processes) must_check;
+int cgroup_leaf_limit(const struct cgroup_ops *ops, const struct cgroup_leaf *leaf,
+	int64_t memory_bytes, int64_t processes) must_check;
 
 /* Anybody with the descriptors. Files the kernel lacks read as 0. */
 int cgroup_sample(const struct cgroup_ops *ops, const int readings[CGROUP_READINGS],

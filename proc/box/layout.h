@@ -18,12 +18,13 @@
 
 struct layout_owner {
 	bool read_only; /* files are root's: 0444, executables 0555, directories 0755; else the ids' below */
-	uid_t uid;      /* (uid_t)-1: leave as created */
+	uid_t uid; /* (uid_t)-1: leave as created */
 	gid_t gid;
 };
 
 /* 0, or -errno and *why in words; what was made so far stays. */
-int layout_unpack(int dir, int bundle_fd, const struct layout_owner *owner, char why[LAYOUT_WHY_MAX]) must_check;
+int layout_unpack(int dir, int bundle_fd, const struct layout_owner *owner,
+	char why[LAYOUT_WHY_MAX]) must_check;
 /* Appends all regular files beneath dir to the bundle in out_fd; 0, -EFBIG over bytes_max or a bound of bundles
  * (files, depth), or -errno; *why in words. */
 int layout_collect(int dir, int out_fd, uint64_t bytes_max, char why[LAYOUT_WHY_MAX]) must_check;

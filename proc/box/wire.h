@@ -62,10 +62,11 @@ struct wire {
 	union {
 		struct wire_run run;
 		struct {
-			uint32_t readings; /* bits of enum cgroup_reading whose descriptors follow the socket */
+			uint32_t
+				readings; /* bits of enum cgroup_reading whose descriptors follow the socket */
 		} made;
 		struct cgroup_sample sample; /* SLOT_GONE */
-		int64_t own_cpu_us;          /* STARTED: in the counter, but ours, not the program's */
+		int64_t own_cpu_us; /* STARTED: in the counter, but ours, not the program's */
 		struct {
 			int64_t wall_us;
 			int32_t status; /* of waitpid() */
@@ -78,5 +79,6 @@ struct wire {
 int wire_send(int socket, const struct wire *message, const int *fds, unsigned n_fds) must_check;
 /* 0 with a whole message of the right version and its descriptors (now owned by the caller; close-on-exec);
  * -EAGAIN on a non-blocking socket, -ECONNRESET at EOF, -EPROTO for anything else than our messages. */
-int wire_receive(int socket, struct wire *message, int fds[WIRE_FDS_MAX], unsigned *n_fds) must_check;
+int wire_receive(
+	int socket, struct wire *message, int fds[WIRE_FDS_MAX], unsigned *n_fds) must_check;
 void wire_close_fds(int *fds, unsigned n_fds); /* closes those >= 0 and leaves -1 */

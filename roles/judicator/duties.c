@@ -33,7 +33,7 @@ static int64_t duties_period(const struct judicator *j)
 
 static void duties_forget(struct judicator *j)
 {
-	map_each(it, &j->duties.seen) {
+	map_each (it, &j->duties.seen) {
 		struct map_entry *e = map_entry_of(it);
 
 		free(map_del(&j->duties.seen, (struct str){e->key, e->key_len}));
@@ -97,7 +97,8 @@ static void duties_look(struct judicator *j, const struct store_executor *e)
 	(e->dead ? duty_drop : duty_lose)(j, e);
 }
 
-static void on_executors(void *arg, enum store_status status, const struct store_executor *list, unsigned n)
+static void on_executors(
+	void *arg, enum store_status status, const struct store_executor *list, unsigned n)
 {
 	struct ask *a = arg;
 	struct judicator *j = a->j;
@@ -105,7 +106,8 @@ static void on_executors(void *arg, enum store_status status, const struct store
 	if (j) {
 		j->duties.asking = false;
 		/* An answer that took long, or none, means that reports could not be heard either. */
-		if (status != STORE_OK || loop_now_us(j->loop) - j->duties.asked_us > j->expire_us / 2)
+		if (status != STORE_OK ||
+			loop_now_us(j->loop) - j->duties.asked_us > j->expire_us / 2)
 			duties_forget(j);
 		else
 			for (unsigned i = 0; i < n && j->leading && !j->stopping; i++)

@@ -52,9 +52,11 @@ static const struct {
 	[STORE_FENCED] = {409, "fenced", "Another process of this name has registered."},
 	[STORE_E_BUSY] = {503, "busy", "Too much work is waiting. Try again in a moment."},
 	[STORE_E_FULL] = {503, "disk_full",
-		"The disk with the data directory is nearly full: new tasks are refused so that results of accepted ones still "
+		"The disk with the data directory is nearly full: new tasks are refused so that "
+		"results of accepted ones still "
 		"fit. Free some space or lower judicator.reserve."},
-	[STORE_E_FAILED] = {503, "store_failed", "The store failed; the judicator's log says why. Nothing was changed."},
+	[STORE_E_FAILED] = {503, "store_failed",
+		"The store failed; the judicator's log says why. Nothing was changed."},
 };
 
 void judicator_fail(struct rpc_call *call, enum store_status status)
@@ -142,8 +144,9 @@ static void on_counted(void *arg, enum store_status status, int64_t pending)
 	struct ask *a = arg;
 
 	if (a->j && a->call && status == STORE_OK) {
-		struct msg_ping_reply reply = {
-			.name = str_from(a->j->name), .version = STR(CONCLAVE_VERSION), .pending = pending};
+		struct msg_ping_reply reply = {.name = str_from(a->j->name),
+			.version = STR(CONCLAVE_VERSION),
+			.pending = pending};
 
 		rpc_call_reply(take_ptr(&a->call), &reply);
 	}
@@ -174,7 +177,8 @@ static void on_judicators(void *arg, struct rpc_call *call)
 
 /* --- executors: what the store knows, and what they told us ---------------------------------------------------- */
 
-static struct msg_executor_view executor_view(const struct judicator *j, const struct store_executor *e)
+static struct msg_executor_view executor_view(
+	const struct judicator *j, const struct store_executor *e)
 {
 	struct known *k = map_get(&j->known, str_from(e->name));
 	struct msg_executor_view view = {0};
@@ -193,7 +197,8 @@ static struct msg_executor_view executor_view(const struct judicator *j, const s
 	return view;
 }
 
-static void on_listed(void *arg, enum store_status status, const struct store_executor *list, unsigned n)
+static void on_listed(
+	void *arg, enum store_status status, const struct store_executor *list, unsigned n)
 {
 	struct ask *a = arg;
 
@@ -233,8 +238,8 @@ static rpc_handler_fn *const handlers[RPC_METHOD_N] = {
 
 /* --- changes in the store ------------------------------------------------------------------------------------------ */
 
-void judicator_on_changed(void *arg, const struct id *ids, unsigned n_ids, const struct str *languages,
-	unsigned n_languages)
+void judicator_on_changed(void *arg, const struct id *ids, unsigned n_ids,
+	const struct str *languages, unsigned n_languages)
 {
 	struct judicator *j = arg;
 
@@ -259,7 +264,8 @@ static void on_fallback(void *arg)
 
 /* --- life ---------------------------------------------------------------------------------------------------------- */
 
-int judicator_new(struct loop *loop, const struct judicator_options *options, struct judicator **out)
+int judicator_new(
+	struct loop *loop, const struct judicator_options *options, struct judicator **out)
 {
 	struct judicator *j = mem_alloc(sizeof(*j));
 	int r;
@@ -281,7 +287,8 @@ int judicator_new(struct loop *loop, const struct judicator_options *options, st
 
 	r = rpc_server_new(loop, j->log, options->transport, j->address, handlers, j, &j->server);
 	if (r) {
-		log_error(j->log, "listen_failed", "address=%s why=\"%s\"", j->address, strerror(-r));
+		log_error(
+			j->log, "listen_failed", "address=%s why=\"%s\"", j->address, strerror(-r));
 		judicator_free(j);
 		return r;
 	}
@@ -307,7 +314,8 @@ static void on_all_answered(void *arg)
 
 void judicator_maybe_stopped(struct judicator *j)
 {
-	if (!j->stopping || !list_is_empty(&j->asks) || polls_are_asking(j) || watches_are_asking(j))
+	if (!j->stopping || !list_is_empty(&j->asks) || polls_are_asking(j) ||
+		watches_are_asking(j))
 		return;
 	loop_defer(j->loop, &j->stopped);
 }
@@ -331,17 +339,18 @@ void judicator_free(struct judicator *j)
 		return;
 	defer_cancel(&j->stopped);
 	timer_stop(&j->fallback);
-	rpc_server_free(take_ptr(&j->server)); /* every gone callback fires: no call is left after it */
+	rpc_server_free(
+		take_ptr(&j->server)); /* every gone callback fires: no call is left after it */
 	polls_fini(j);
 	watches_fini(j);
 	duties_fini(j);
-	list_each_safe(it, &j->asks) {
+	list_each_safe (it, &j->asks) {
 		struct ask *a = list_entry(it, struct ask, link);
 
 		list_del(&a->link);
 		a->j = NULL;
 	}
-	map_each(it, &j->known) {
+	map_each (it, &j->known) {
 		struct known *k = map_entry_of(it)->value;
 
 		record_free(k->record);

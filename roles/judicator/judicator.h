@@ -15,16 +15,19 @@ struct judicator_options {
 	const char *address;         /* to serve at */
 	struct log *log;             /* borrowed */
 	struct transport *transport; /* borrowed */
-	struct store *store;         /* borrowed; its on_changed must be judicator_on_changed with the judicator as arg */
-	bool leading;                /* does the leader's duties (by configuration; M3: by election) */
-	int64_t expire_us;           /* an executor silent for this long is declared dead */
-	int64_t drop_us;             /* a dead executor is hidden this long after; 0 = 10 min */
+	struct store *
+		store; /* borrowed; its on_changed must be judicator_on_changed with the judicator as arg */
+	bool leading;      /* does the leader's duties (by configuration; M3: by election) */
+	int64_t expire_us; /* an executor silent for this long is declared dead */
+	int64_t drop_us;   /* a dead executor is hidden this long after; 0 = 10 min */
 };
 
 /* 0, or -errno (address in use: logged). */
-int judicator_new(struct loop *loop, const struct judicator_options *options, struct judicator **out) must_check;
+int judicator_new(struct loop *loop, const struct judicator_options *options,
+	struct judicator **out) must_check;
 /* Told by the store (store_options.on_changed). arg = struct judicator *, may be called before judicator_new() has returned with NULL. */
-void judicator_on_changed(void *arg, const struct id *ids, unsigned n_ids, const struct str *languages, unsigned n_languages);
+void judicator_on_changed(void *arg, const struct id *ids, unsigned n_ids,
+	const struct str *languages, unsigned n_languages);
 /* Answers the waiters (empty) and stops accepting; on_stopped once when the last answer is out. */
 void judicator_stop(struct judicator *judicator, void (*on_stopped)(void *arg), void *arg);
 /* A death: everything dropped at once. NULL is fine. The store is not closed. */

@@ -26,8 +26,8 @@
 
 /* One store verb under way for a call: survives the call's going and the judicator's. */
 struct ask {
-	struct judicator *j; /* NULL once the judicator is gone */
-	struct list link;    /* j->asks */
+	struct judicator *j;   /* NULL once the judicator is gone */
+	struct list link;      /* j->asks */
 	struct rpc_call *call; /* NULL once the caller is gone */
 	struct record *record; /* the request; kept valid for the store */
 	char *text;            /* a name kept valid for the store, owned */
@@ -38,7 +38,7 @@ struct known {
 	char *name;
 	int64_t seen_us; /* wall */
 	int64_t epoch, slots, running, vacant;
-	struct record *record; /* owns view */
+	struct record *record;          /* owns view */
 	struct msg_executor_view *view; /* languages, isolation, version, toolchains */
 };
 
@@ -59,17 +59,17 @@ struct judicator {
 	bool leading;
 	int64_t expire_us, drop_us;
 
-	struct list asks;  /* struct ask */
-	struct map known;  /* name -> struct known */
+	struct list asks; /* struct ask */
+	struct map known; /* name -> struct known */
 
-	struct list held;   /* struct poll: idle waiters, the longest unasked first */
-	struct list asking; /* struct poll: with a store verb under way */
-	struct map listed;  /* id -> struct poll that lists it, among the held */
+	struct list held;      /* struct poll: idle waiters, the longest unasked first */
+	struct list asking;    /* struct poll: with a store verb under way */
+	struct map listed;     /* id -> struct poll that lists it, among the held */
 	int64_t lone_since_us; /* best task has been lone since; 0 = it is not */
 	char *draining;        /* executor that gets nothing until it is empty, or NULL */
 
-	struct list watches;   /* struct watch */
-	struct map watched;    /* id -> struct watch_refs */
+	struct list watches; /* struct watch */
+	struct map watched;  /* id -> struct watch_refs */
 	struct defer wake_watches;
 
 	struct timer fallback;

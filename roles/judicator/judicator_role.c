@@ -48,7 +48,8 @@ static void state_free(void *state)
 static int open_store(struct judicator_state *s, const struct cfg *cfg)
 {
 	const char *set = cfg_str(cfg, OPT_judicator_data_dir);
-	char *dir cleanup(mem_freep) = *set ? mem_strdup(set) : mem_printf("%s/judicator", s->env.dir);
+	char *dir cleanup(mem_freep) =
+		*set ? mem_strdup(set) : mem_printf("%s/judicator", s->env.dir);
 	const struct store_ops *ops = store_find(str_from(cfg_str(cfg, OPT_judicator_store)));
 	struct store_options options = {
 		.log = s->env.log,
@@ -60,7 +61,8 @@ static int open_store(struct judicator_state *s, const struct cfg *cfg)
 	};
 
 	if (mkdir(dir, 0700) && errno != EEXIST) {
-		log_error(s->env.log, "data_dir", "dir=%s why=\"%s\" fix=\"make it, owned by boot.user\"", dir,
+		log_error(s->env.log, "data_dir",
+			"dir=%s why=\"%s\" fix=\"make it, owned by boot.user\"", dir,
 			strerror(errno));
 		return -errno;
 	}

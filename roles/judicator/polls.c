@@ -145,10 +145,11 @@ static bool poll_is_of(const struct poll *p, struct str executor)
 /* A later report of the same executor is in: what it held before is answered, empty. */
 static void polls_supersede(struct judicator *j, const struct poll *newer)
 {
-	list_each_safe(it, &j->held) {
+	list_each_safe (it, &j->held) {
 		struct poll *p = list_entry(it, struct poll, link);
 
-		if (poll_is_of(p, newer->request->executor) && p->request->epoch == newer->request->epoch &&
+		if (poll_is_of(p, newer->request->executor) &&
+			p->request->epoch == newer->request->epoch &&
 			p->request->seq < newer->request->seq)
 			on_wait_over(p);
 	}
@@ -159,7 +160,7 @@ static void polls_supersede(struct judicator *j, const struct poll *newer)
 static void lone_note(struct judicator *j, struct poll *p, const struct store_report *report)
 {
 	bool gave_lone = report->reply.assign.count == 1 &&
-		codec_item(report->reply.assign, struct msg_assign_item, 0)->lone;
+			 codec_item(report->reply.assign, struct msg_assign_item, 0)->lone;
 
 	if (!report->lone_waiting || gave_lone) {
 		if (gave_lone || (j->draining && str_is(p->request->executor, j->draining))) {
@@ -192,11 +193,13 @@ static void poll_undo(struct poll *p, const struct msg_report_reply *reply)
 	struct store *store = p->j->store;
 
 	for (size_t i = 0; i < reply->assign.count; i++) {
-		const struct msg_assign_item *a = codec_item(reply->assign, struct msg_assign_item, i);
+		const struct msg_assign_item *a =
+			codec_item(reply->assign, struct msg_assign_item, i);
 
 		log_info(p->j->log, "undo", "id=%s attempt=%lld executor=" STR_FMT, a->id.hex,
 			(long long)a->attempt, STR_ARG(p->request->executor));
-		store->ops->undo(store, a->id, p->request->executor, p->request->epoch, a->attempt, NULL, NULL);
+		store->ops->undo(store, a->id, p->request->executor, p->request->epoch, a->attempt,
+			NULL, NULL);
 	}
 }
 
@@ -230,11 +233,11 @@ static void on_asked(void *arg, const struct store_report *report)
 	if (!p->call) {
 		poll_undo(p, &report->reply);
 		poll_free(p);
-	} else if (report->status == STORE_OK && !report->says_something && !p->over && !j->stopping &&
-		p->request->wait_ms > 0) {
+	} else if (report->status == STORE_OK && !report->says_something && !p->over &&
+		   !j->stopping && p->request->wait_ms > 0) {
 		poll_hold(p);
 	} else if (report->status == STORE_OK || report->status == STORE_STALE ||
-		report->status == STORE_FENCED) {
+		   report->status == STORE_FENCED) {
 		poll_answer(p, &report->reply);
 		poll_free(p);
 	} else {
@@ -325,14 +328,15 @@ void polls_on_report(void *arg, struct rpc_call *call)
 
 /* --- register ------------------------------------------------------------------------------------------ */
 
-static void on_registered(void *arg, enum store_status status, const struct msg_register_reply *reply)
+static void on_registered(
+	void *arg, enum store_status status, const struct msg_register_reply *reply)
 {
 	struct ask *a = arg;
 	const struct msg_register_request *r = record_data(a->record);
 
 	if (a->j && status == STORE_OK && !reply->conflict) {
-		log_info(a->j->log, "register", "executor=" STR_FMT " epoch=%lld", STR_ARG(r->executor),
-			(long long)reply->epoch);
+		log_info(a->j->log, "register", "executor=" STR_FMT " epoch=%lld",
+			STR_ARG(r->executor), (long long)reply->epoch);
 		polls_epoch_retired(a->j, r->executor);
 	}
 	if (a->call && status == STORE_OK)
@@ -366,7 +370,7 @@ static bool poll_offers(const struct poll *p, struct str language)
 /* Wakes the longest unasked waiter that offers the language (absent = any). */
 static bool wake_one(struct judicator *j, struct str language, unsigned tries)
 {
-	list_each_safe(it, &j->held) {
+	list_each_safe (it, &j->held) {
 		struct poll *p = list_entry(it, struct poll, link);
 
 		if (!poll_offers(p, language))
@@ -382,7 +386,7 @@ void polls_work_queued(struct judicator *j, struct str language)
 	if (wake_one(j, language, WAKE_TRIES))
 		return;
 	/* Nobody is idle; one whose store verb is under way may have looked before the work was there. */
-	list_each_safe(it, &j->asking) {
+	list_each_safe (it, &j->asking) {
 		struct poll *p = list_entry(it, struct poll, link);
 
 		if (poll_offers(p, language) && !p->wanted) {
@@ -402,7 +406,7 @@ void polls_task_changed(struct judicator *j, const struct id *id)
 
 void polls_epoch_retired(struct judicator *j, struct str executor)
 {
-	list_each_safe(it, &j->held) {
+	list_each_safe (it, &j->held) {
 		struct poll *p = list_entry(it, struct poll, link);
 
 		if (poll_is_of(p, executor))
@@ -419,7 +423,7 @@ void polls_fallback(struct judicator *j)
 
 void polls_answer_all(struct judicator *j)
 {
-	list_each_safe(it, &j->held)
+	list_each_safe (it, &j->held)
 		on_wait_over(list_entry(it, struct poll, link));
 }
 
@@ -441,9 +445,9 @@ static void poll_orphan(struct poll *p)
 
 void polls_fini(struct judicator *j)
 {
-	list_each_safe(it, &j->held)
+	list_each_safe (it, &j->held)
 		poll_free(list_entry(it, struct poll, link));
-	list_each_safe(it, &j->asking)
+	list_each_safe (it, &j->asking)
 		poll_orphan(list_entry(it, struct poll, link));
 	map_fini(&j->listed);
 	free(take_ptr(&j->draining));

@@ -20,8 +20,8 @@
 #include "rpc/task/status.h"
 
 struct watch_item {
-	struct list same;  /* watched[id] */
-	struct list todo;  /* watch->dirty or watch->reading; unlinked = clean */
+	struct list same; /* watched[id] */
+	struct list todo; /* watch->dirty or watch->reading; unlinked = clean */
 	struct watch *watch;
 	const struct msg_get_item *item; /* in the watch's record */
 	bool changed;                    /* while it was read */
@@ -38,9 +38,9 @@ struct watch {
 	struct record *record;
 	const struct msg_get_request *request;
 	struct watch_item *items;
-	struct list dirty, reading; /* struct watch_item */
-	bool busy;                  /* a read is under way */
-	bool over;                  /* answered or gone; freed when the read is back */
+	struct list dirty, reading;  /* struct watch_item */
+	bool busy;                   /* a read is under way */
+	bool over;                   /* answered or gone; freed when the read is back */
 	struct msg_get_request part; /* of the read under way; owns part.items.items */
 	struct timer wait;
 };
@@ -64,8 +64,8 @@ static void item_touch(struct watch_item *it)
 }
 
 /* Another watch of the same watcher knows that this id has not changed. */
-static bool item_is_known(const struct watch *w, const struct watch_refs *refs,
-	const struct msg_get_item *item)
+static bool item_is_known(
+	const struct watch *w, const struct watch_refs *refs, const struct msg_get_item *item)
 {
 	if (!w->request->watcher.p)
 		return false;
@@ -161,7 +161,8 @@ static size_t keep_done(const struct msg_get_reply *reply, struct msg_task_view 
 	size_t n = 0;
 
 	for (size_t i = 0; i < reply->tasks.count; i++) {
-		const struct msg_task_view *view = codec_item(reply->tasks, struct msg_task_view, i);
+		const struct msg_task_view *view =
+			codec_item(reply->tasks, struct msg_task_view, i);
 		enum task_status status;
 
 		if (task_status_parse(view->status, &status) && task_status_is_done(status))
@@ -191,7 +192,7 @@ static void watch_judge(struct watch *w, const struct msg_get_reply *reply)
 /* What was read is clean, unless it changed meanwhile. */
 static void reading_back(struct watch *w)
 {
-	list_each_safe(it, &w->reading) {
+	list_each_safe (it, &w->reading) {
 		struct watch_item *item = list_entry(it, struct watch_item, todo);
 
 		list_del(&item->todo);
@@ -230,7 +231,7 @@ static void watch_read(struct watch *w)
 	items = w->part.items.items;
 	if (!items)
 		items = mem_array(w->request->items.count, sizeof(*items));
-	list_each_safe(it, &w->dirty) {
+	list_each_safe (it, &w->dirty) {
 		struct watch_item *item = list_entry(it, struct watch_item, todo);
 
 		list_del(&item->todo);
@@ -248,7 +249,7 @@ static void on_wake(void *arg)
 {
 	struct judicator *j = arg;
 
-	list_each_safe(it, &j->watches) {
+	list_each_safe (it, &j->watches) {
 		struct watch *w = list_entry(it, struct watch, link);
 
 		watch_read(w);
@@ -261,7 +262,7 @@ static void watches_supersede(struct judicator *j, const struct watch *newer)
 {
 	if (!newer->request->watcher.p)
 		return;
-	list_each_safe(it, &j->watches) {
+	list_each_safe (it, &j->watches) {
 		struct watch *w = list_entry(it, struct watch, link);
 
 		if (w != newer && !w->over && str_eq(w->request->watcher, newer->request->watcher))
@@ -303,7 +304,7 @@ void watches_task_changed(struct judicator *j, const struct id *id)
 
 	if (!refs)
 		return;
-	list_each(it, &refs->items)
+	list_each (it, &refs->items)
 		item_touch(list_entry(it, struct watch_item, same));
 }
 
@@ -312,13 +313,13 @@ void watches_fallback(struct judicator *j)
 {
 	unsigned left = FALLBACK_MAX;
 
-	list_each_safe(it, &j->watched.order) {
+	list_each_safe (it, &j->watched.order) {
 		struct map_entry *e = map_entry_of(it);
 		struct watch_refs *refs = e->value;
 
 		if (!left--)
 			break;
-		list_each(ref, &refs->items)
+		list_each (ref, &refs->items)
 			item_touch(list_entry(ref, struct watch_item, same));
 		list_del(&e->order); /* to the tail: its turn is over */
 		list_add_tail(&j->watched.order, &e->order);
@@ -327,7 +328,7 @@ void watches_fallback(struct judicator *j)
 
 void watches_answer_all(struct judicator *j)
 {
-	list_each_safe(it, &j->watches) {
+	list_each_safe (it, &j->watches) {
 		struct watch *w = list_entry(it, struct watch, link);
 
 		if (!w->over)
@@ -350,7 +351,7 @@ void watches_init(struct judicator *j)
 void watches_fini(struct judicator *j)
 {
 	defer_cancel(&j->wake_watches);
-	list_each_safe(it, &j->watches) {
+	list_each_safe (it, &j->watches) {
 		struct watch *w = list_entry(it, struct watch, link);
 
 		if (!w->busy) {

@@ -18,10 +18,11 @@ struct log;
 struct loop;
 
 struct http_client_options {
-	struct log *log;           /* borrowed */
-	unsigned connections_max;  /* per address, over it requests wait in line (bounded by waiting_max); 0 = 64 */
-	unsigned waiting_max;      /* 0 = 1024 */
-	int64_t body_max;          /* of a response; 0 = 256 MiB */
+	struct log *log; /* borrowed */
+	unsigned
+		connections_max; /* per address, over it requests wait in line (bounded by waiting_max); 0 = 64 */
+	unsigned waiting_max;       /* 0 = 1024 */
+	int64_t body_max;           /* of a response; 0 = 256 MiB */
 	int64_t connect_timeout_us; /* 0 = 2 s */
 };
 
@@ -35,16 +36,16 @@ struct http_call {
 	const char *path;    /* with query */
 	const struct http_header *headers;
 	unsigned n_headers;
-	struct str body;     /* copied */
-	int64_t timeout_us;  /* whole call, waiting in line included */
-	bool fresh;          /* on a connection of its own, never on a kept one */
+	struct str body;    /* copied */
+	int64_t timeout_us; /* whole call, waiting in line included */
+	bool fresh;         /* on a connection of its own, never on a kept one */
 };
 
 enum http_failure {
 	HTTP_OK_REPLY, /* a whole reply came, whatever its status */
 	HTTP_REFUSED,  /* could not connect */
 	HTTP_TIMEOUT,
-	HTTP_BROKEN,   /* closed or garbled before the reply was whole */
+	HTTP_BROKEN, /* closed or garbled before the reply was whole */
 	HTTP_TOO_LARGE,
 };
 
@@ -59,8 +60,9 @@ struct http_reply { /* borrowed for the callback */
 
 typedef void http_reply_fn(void *arg, const struct http_reply *reply);
 
-struct http_client *http_client_new(struct loop *loop, const struct http_client_options *options) must_check;
+struct http_client *http_client_new(
+	struct loop *loop, const struct http_client_options *options) must_check;
 /* See reactor/op.h. -EAGAIN when the line is full, -EINVAL for a bad address. */
-int http_client_call(struct http_client *client, const struct http_call *call, http_reply_fn *cb, void *arg,
-	struct op **op) must_check;
+int http_client_call(struct http_client *client, const struct http_call *call, http_reply_fn *cb,
+	void *arg, struct op **op) must_check;
 void http_client_free(struct http_client *client); /* cancels everything; NULL is fine */

@@ -10,7 +10,8 @@
 #define ROUTE_PARAMS_MAX 4
 
 struct route_match {
-	struct str params[ROUTE_PARAMS_MAX]; /* in order of their {name}s, as sent, percent-decoding not applied */
+	struct str params
+		[ROUTE_PARAMS_MAX]; /* in order of their {name}s, as sent, percent-decoding not applied */
 	void *arg;
 };
 
@@ -21,7 +22,8 @@ struct route {
 };
 
 /* Finds the row and calls it, or answers 404 "not_found" / 405 "method_not_allowed" as a problem document. */
-void router_dispatch(const struct route *routes, unsigned n, void *arg, struct http_request *request);
+void router_dispatch(
+	const struct route *routes, unsigned n, void *arg, struct http_request *request);
 /* Answers with a problem document (rpc/codec.h). */
 struct problem;
 void http_request_problem(struct http_request *request, const struct problem *problem);

@@ -19,15 +19,23 @@ struct loop;
 #define HTTP_HEADER_BYTES_MAX 65536
 #define HTTP_HEADERS_MAX 100
 
-enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_PUT, HTTP_DELETE, HTTP_OPTIONS, HTTP_OTHER };
+enum http_method {
+	HTTP_GET,
+	HTTP_HEAD,
+	HTTP_POST,
+	HTTP_PUT,
+	HTTP_DELETE,
+	HTTP_OPTIONS,
+	HTTP_OTHER
+};
 
 typedef void http_handler_fn(void *arg, struct http_request *request);
 typedef void http_gone_fn(void *arg);
 
 struct http_server_options {
-	struct log *log;          /* borrowed */
-	int64_t body_max;         /* bytes; over it 413 */
-	int64_t read_timeout_us;  /* whole header, and whole body: 408 for a body, a clean close for a header */
+	struct log *log;  /* borrowed */
+	int64_t body_max; /* bytes; over it 413 */
+	int64_t read_timeout_us; /* whole header, and whole body: 408 for a body, a clean close for a header */
 	int64_t idle_timeout_us;  /* keep-alive connections without a request */
 	unsigned connections_max; /* over it new ones get 503 and are closed; 0 = 20000 */
 	bool reuseport;
@@ -39,8 +47,8 @@ struct http_server_options {
 };
 
 /* Listens on "IP:PORT" or "[IPV6]:PORT" (port 0 = any free). 0, or -errno (EADDRINUSE ...). */
-int http_server_new(struct loop *loop, const char *address, const struct http_server_options *options,
-	struct http_server **out) must_check;
+int http_server_new(struct loop *loop, const char *address,
+	const struct http_server_options *options, struct http_server **out) must_check;
 /* More addresses for the same handler. */
 int http_server_listen(struct http_server *server, const char *address) must_check;
 unsigned http_server_port(const struct http_server *server); /* of the first address */
@@ -53,18 +61,22 @@ void http_server_free(struct http_server *server);
 /* Of a request; all borrowed until it is answered or gone. */
 enum http_method http_request_method(const struct http_request *request);
 const char *http_request_method_name(const struct http_request *request);
-struct str http_request_path(const struct http_request *request);  /* as sent, not decoded, without the query */
+struct str http_request_path(
+	const struct http_request *request); /* as sent, not decoded, without the query */
 struct str http_request_query(const struct http_request *request); /* without '?'; may be absent */
-struct str http_request_header(const struct http_request *request, const char *name); /* case-insensitive; absent if none */
+struct str http_request_header(const struct http_request *request,
+	const char *name); /* case-insensitive; absent if none */
 struct str http_request_body(const struct http_request *request);
 const char *http_request_peer(const struct http_request *request); /* "127.0.0.1:50312" */
 /* Value of a query parameter, percent-decoded into out (cap bytes, NUL-terminated); false when absent or too long. */
-bool http_request_param(const struct http_request *request, const char *name, char *out, size_t cap);
+bool http_request_param(
+	const struct http_request *request, const char *name, char *out, size_t cap);
 
 /* Before the reply: an extra response header. */
 void http_request_add_header(struct http_request *request, const char *name, const char *value);
 /* Answers and ends the request (the pointer is dead after it). body is copied; HEAD sends none. */
-void http_request_reply(struct http_request *request, int status, const char *content_type, struct str body);
+void http_request_reply(
+	struct http_request *request, int status, const char *content_type, struct str body);
 /* Called once if the client goes away (or the server is freed) before the reply; the request is dead then. One at a time. */
 void http_request_on_gone(struct http_request *request, http_gone_fn *fn, void *arg);
 const char *http_status_text(int status);

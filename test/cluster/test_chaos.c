@@ -46,7 +46,7 @@
 #define HOLD(w, cond, ...)                                                                         \
 	do {                                                                                       \
 		if (!(cond)) {                                                                     \
-			fprintf(stderr, "seed %llu at %.6f s: ", (unsigned long long)(w)->seed,   \
+			fprintf(stderr, "seed %llu at %.6f s: ", (unsigned long long)(w)->seed,    \
 				(double)loop_now_us((w)->loop) / 1e6);                             \
 			fprintf(stderr, __VA_ARGS__);                                              \
 			fprintf(stderr, "\n");                                                     \
@@ -114,7 +114,8 @@ static void on_changed(void *arg, const struct id *ids, unsigned n_ids, const st
 static void j_start(void *arg)
 {
 	struct jnode *j = arg;
-	struct judicator_options o = {.name = j->name, .address = j->name, .store = j->store, .expire_us = EXPIRE_US};
+	struct judicator_options o = {
+		.name = j->name, .address = j->name, .store = j->store, .expire_us = EXPIRE_US};
 
 	o.leading = j == &j->w->j[0];
 	o.transport = j->transport = transport_loop_new(j->w->net, j->name);
@@ -147,15 +148,21 @@ static void on_end(void *arg, enum executor_end end)
 	timer_start(&e->back, (int64_t)loop_random_below(e->w->loop, US_PER_S));
 }
 
-static void on_task_change(void *arg, const char *id, int64_t attempt, const char *from, const char *to);
+static void on_task_change(
+	void *arg, const char *id, int64_t attempt, const char *from, const char *to);
 
 static void e_start(void *arg)
 {
 	struct enode *e = arg;
 	struct box_options bo = {.slots = SLOTS, .helper_fd = -1};
-	struct executor_options o = {.name = e->name, .slots = SLOTS, .judicators = "j0,j1",
-		.languages = &e->w->languages, .wait_us = 2 * US_PER_S, .on_end = on_end,
-		.on_task_change = on_task_change, .arg = e};
+	struct executor_options o = {.name = e->name,
+		.slots = SLOTS,
+		.judicators = "j0,j1",
+		.languages = &e->w->languages,
+		.wait_us = 2 * US_PER_S,
+		.on_end = on_end,
+		.on_task_change = on_task_change,
+		.arg = e};
 	char *why = NULL;
 
 	if (e->ended) {
@@ -187,7 +194,8 @@ struct look { /* who runs one task, and what the store says of it, in one moment
 	bool healthy[EXECUTORS];
 };
 
-static void on_row(void *arg, enum store_status status, const struct store_executor *list, unsigned n)
+static void on_row(
+	void *arg, enum store_status status, const struct store_executor *list, unsigned n)
 {
 	struct look *l = arg;
 
@@ -207,16 +215,22 @@ static void on_view(void *arg, enum store_status status, const struct msg_get_re
 	enum task_status at;
 
 	(void)status;
-	HOLD(l->w, reply->tasks.count == 1 && task_status_parse(v->status, &at), "%s is not there", l->id.hex);
+	HOLD(l->w, reply->tasks.count == 1 && task_status_parse(v->status, &at), "%s is not there",
+		l->id.hex);
 	for (unsigned i = 0; i < EXECUTORS && !task_status_is_done(at); i++) {
-		HOLD(l->w, !l->runs[i] || !l->healthy[i] || (str_is(v->executor, l->w->e[i].name) && v->epoch == l->epoch[i]),
-			"%s runs on %s (epoch %lld), which does not own it: " STR_FMT " (epoch %lld) does, status " STR_FMT, l->id.hex,
-			l->w->e[i].name, (long long)l->epoch[i], STR_ARG(v->executor), (long long)v->epoch, STR_ARG(v->status));
+		HOLD(l->w,
+			!l->runs[i] || !l->healthy[i] ||
+				(str_is(v->executor, l->w->e[i].name) && v->epoch == l->epoch[i]),
+			"%s runs on %s (epoch %lld), which does not own it: " STR_FMT
+			" (epoch %lld) does, status " STR_FMT,
+			l->id.hex, l->w->e[i].name, (long long)l->epoch[i], STR_ARG(v->executor),
+			(long long)v->epoch, STR_ARG(v->status));
 	}
 	free(l);
 }
 
-static void on_task_change(void *arg, const char *id, int64_t attempt, const char *from, const char *to)
+static void on_task_change(
+	void *arg, const char *id, int64_t attempt, const char *from, const char *to)
 {
 	struct enode *e = arg;
 	struct world *w = e->w;
@@ -249,7 +263,8 @@ static void count_accepted(struct world *w, struct str body)
 		return;
 	reply = record_data(record);
 	for (size_t i = 0; i < reply->accepted.count; i++) {
-		const struct msg_task_ref *ref = codec_item(reply->accepted, struct msg_task_ref, i);
+		const struct msg_task_ref *ref =
+			codec_item(reply->accepted, struct msg_task_ref, i);
 		struct tnode *t = map_get(&w->by_id, id_str(&ref->id));
 
 		HOLD(w, t, "an unknown task is accepted: %s", ref->id.hex);
@@ -257,7 +272,8 @@ static void count_accepted(struct world *w, struct str body)
 	}
 }
 
-static int64_t fate(void *arg, const char *from, const char *to, const char *method, bool is_reply, struct str body)
+static int64_t fate(void *arg, const char *from, const char *to, const char *method, bool is_reply,
+	struct str body)
 {
 	struct world *w = arg;
 	bool wild = loop_now_us(w->loop) < w->chaos_until_us;
@@ -287,7 +303,8 @@ static void on_answer(void *arg, struct rpc_answer *answer)
 		else
 			t->cancelled = true;
 		if (t->wants_cancel && !t->cancelled)
-			timer_start(&t->again, (int64_t)loop_random_below(t->w->loop, 2 * US_PER_S));
+			timer_start(
+				&t->again, (int64_t)loop_random_below(t->w->loop, 2 * US_PER_S));
 	} else if (answer->failure == RPC_REJECTED) {
 		HOLD(t->w, t->added, "an add is rejected: %s", answer->problem.code);
 		t->wants_cancel = false; /* done already */
@@ -300,7 +317,10 @@ static void on_answer(void *arg, struct rpc_answer *answer)
 static void t_send(void *arg)
 {
 	struct tnode *t = arg;
-	struct msg_add_request add = {.id = t->id, .language = STR("raw"), .priority = t->priority, .doc = {.text = str_from(t->doc)}};
+	struct msg_add_request add = {.id = t->id,
+		.language = STR("raw"),
+		.priority = t->priority,
+		.doc = {.text = str_from(t->doc)}};
 	struct msg_cancel_request cancel = {.id = t->id};
 	const char *to = t->at % 2 ? "j1" : "j0";
 
@@ -320,11 +340,16 @@ static void t_start(struct world *w, struct tnode *t)
 	t->id = id_make((uint32_t)w->seed, loop_random(w->loop));
 	t->priority = (int64_t)loop_random_below(w->loop, 3);
 	t->wants_cancel = loop_random_below(w->loop, 8) == 0;
-	snprintf(body, sizeof(body), "{\"execute\":{\"command\":[\"/x\",\"run_us=%llu\",\"cpu_us=1000\",\"kill_us=%llu\"],"
+	snprintf(body, sizeof(body),
+		"{\"execute\":{\"command\":[\"/"
+		"x\",\"run_us=%llu\",\"cpu_us=1000\",\"kill_us=%llu\"],"
 		"\"limits\":{\"cpu_ms\":5000,\"wall_ms\":20000}}}",
-		(unsigned long long)(1000 + loop_random_below(w->loop, loop_random_below(w->loop, 4) ? 300000 : 4000000)),
+		(unsigned long long)(1000 + loop_random_below(w->loop, loop_random_below(w->loop, 4)
+									       ? 300000
+									       : 4000000)),
 		(unsigned long long)loop_random_below(w->loop, 200000));
-	HOLD(w, task_parse(str_from(body), NULL, &record, &problem) == 0, "%s %s", problem.code, problem.detail);
+	HOLD(w, task_parse(str_from(body), NULL, &record, &problem) == 0, "%s %s", problem.code,
+		problem.detail);
 	task_write(record_data(record), &doc);
 	t->doc = buf_take(&doc);
 	map_set(&w->by_id, id_str(&t->id), t);
@@ -378,9 +403,11 @@ static void on_last_view(void *arg, enum store_status status, const struct msg_g
 	const struct msg_task_view *v = codec_item(reply->tasks, struct msg_task_view, 0);
 
 	HOLD(t->w, status == STORE_OK && reply->tasks.count == 1, "%s is lost", t->id.hex);
-	HOLD(t->w, str_is(v->verdict, "accepted") ? !t->cancelled : str_is(v->verdict, "cancelled") && t->asked_cancel,
-		"%s ended as " STR_FMT " (cancel answered: %d, asked for: %d), message " STR_FMT, t->id.hex, STR_ARG(v->verdict),
-		t->cancelled, t->asked_cancel, STR_ARG(v->message));
+	HOLD(t->w,
+		str_is(v->verdict, "accepted") ? !t->cancelled
+					       : str_is(v->verdict, "cancelled") && t->asked_cancel,
+		"%s ended as " STR_FMT " (cancel answered: %d, asked for: %d), message " STR_FMT,
+		t->id.hex, STR_ARG(v->verdict), t->cancelled, t->asked_cancel, STR_ARG(v->message));
 }
 
 static void on_pending(void *arg, enum store_status status, int64_t pending)
@@ -410,7 +437,8 @@ static bool all_quiet(struct world *w)
 static void world_start(struct world *w, uint64_t seed)
 {
 	struct loop_options lo = {.fake_clock = true, .seed = seed};
-	struct loop_net_options no = {.delay_min_us = 200, .delay_max_us = 20000, .duplicate_percent = 3};
+	struct loop_net_options no = {
+		.delay_min_us = 200, .delay_max_us = 20000, .duplicate_percent = 3};
 
 	*w = (struct world){.seed = seed};
 	w->loop = loop_new(&lo);
@@ -426,7 +454,8 @@ static void world_start(struct world *w, uint64_t seed)
 		j->w = w;
 		snprintf(j->name, sizeof(j->name), "j%u", i);
 		timer_init(&j->back, w->loop, j_start, j);
-		CHECK((i ? store_memory_share(w->j[0].store, &so, &j->store) : store_memory.open(w->loop, &so, &j->store)) == 0);
+		CHECK((i ? store_memory_share(w->j[0].store, &so, &j->store)
+			 : store_memory.open(w->loop, &so, &j->store)) == 0);
 		j_start(j);
 	}
 	for (unsigned i = 0; i < EXECUTORS; i++) {
@@ -506,7 +535,8 @@ static void every_seed_ends_well(void **state)
 
 		assert_true(pid >= 0);
 		if (pid == 0) {
-			for (uint64_t seed = 1 + (uint64_t)share; seed <= n; seed += (uint64_t)shares)
+			for (uint64_t seed = 1 + (uint64_t)share; seed <= n;
+				seed += (uint64_t)shares)
 				play(seed);
 			exit(0);
 		}

@@ -47,7 +47,8 @@ static void on_changed(void *arg, const struct id *ids, unsigned n_ids, const st
 	judicator_on_changed(*j, ids, n_ids, languages, n_languages);
 }
 
-static int64_t fate(void *arg, const char *from, const char *to, const char *method, bool is_reply, struct str body)
+static int64_t fate(void *arg, const char *from, const char *to, const char *method, bool is_reply,
+	struct str body)
 {
 	struct world *w = arg;
 
@@ -82,12 +83,17 @@ static int setup(void **state)
 	w->net = loop_net_new(w->loop, &no);
 	loop_net_set_fate(w->net, fate, w);
 	for (unsigned i = 0; i < 2; i++) {
-		struct store_options so = {.max_retries = 3, .on_changed = on_changed, .arg = &w->judicators[i]};
-		struct judicator_options jo = {.name = names[i], .address = names[i], .leading = i == 0, .expire_us = EXPIRE_US};
+		struct store_options so = {
+			.max_retries = 3, .on_changed = on_changed, .arg = &w->judicators[i]};
+		struct judicator_options jo = {.name = names[i],
+			.address = names[i],
+			.leading = i == 0,
+			.expire_us = EXPIRE_US};
 
 		w->nodes[i] = transport_loop_new(w->net, names[i]);
 		assert_int_equal(i ? store_memory_share(w->stores[0], &so, &w->stores[1])
-				   : store_memory.open(w->loop, &so, &w->stores[0]), 0);
+				   : store_memory.open(w->loop, &so, &w->stores[0]),
+			0);
 		jo.transport = w->nodes[i];
 		jo.store = w->stores[i];
 		assert_int_equal(judicator_new(w->loop, &jo, &w->judicators[i]), 0);
@@ -118,7 +124,8 @@ static int teardown(void **state)
 
 /* --- what is said ------------------------------------------------------------------------------------------ */
 
-static struct sent *say(struct world *w, const char *to, enum rpc_method method, const void *request, int64_t wait_ms)
+static struct sent *say(struct world *w, const char *to, enum rpc_method method,
+	const void *request, int64_t wait_ms)
 {
 	struct sent *s = hand_send(&w->hand, to, method, request, wait_ms * US_PER_MS);
 
@@ -130,7 +137,8 @@ static struct sent *say(struct world *w, const char *to, enum rpc_method method,
 static struct id add(struct world *w, const char *to)
 {
 	struct id id = id_make(++w->ids, 7);
-	struct msg_add_request r = {.id = id, .language = STR("raw"), .doc = {.text = STR("{\"n\":1}")}};
+	struct msg_add_request r = {
+		.id = id, .language = STR("raw"), .doc = {.text = STR("{\"n\":1}")}};
 	struct sent *s = say(w, to, RPC_add, &r, 0);
 
 	run_ms(w, 5);
@@ -139,7 +147,8 @@ static struct id add(struct world *w, const char *to)
 	return id;
 }
 
-static const struct msg_register_reply *enroll(struct world *w, const char *to, const char *name, int64_t base)
+static const struct msg_register_reply *enroll(
+	struct world *w, const char *to, const char *name, int64_t base)
 {
 	struct msg_register_request r = {.executor = str_from(name), .base = base};
 	struct sent *s = say(w, to, RPC_register, &r, 0);
@@ -157,12 +166,18 @@ struct words {
 	struct msg_executing_item executing[REFS_MAX];
 };
 
-static struct words *words(struct words *x, int64_t epoch, int64_t seq, int64_t acked, int64_t vacant)
+static struct words *words(
+	struct words *x, int64_t epoch, int64_t seq, int64_t acked, int64_t vacant)
 {
 	*x = (struct words){0};
 	x->language = STR("raw");
-	x->r = (struct msg_report_request){.executor = STR("e"), .epoch = epoch, .seq = seq, .acked = acked,
-		.vacant = vacant, .wait_ms = 5000, .slots = 2};
+	x->r = (struct msg_report_request){.executor = STR("e"),
+		.epoch = epoch,
+		.seq = seq,
+		.acked = acked,
+		.vacant = vacant,
+		.wait_ms = 5000,
+		.slots = 2};
 	x->r.languages = (struct codec_list){&x->language, 1};
 	x->r.complete.items = x->complete;
 	x->r.executing.items = x->executing;
@@ -178,8 +193,11 @@ static struct words *running(struct words *x, struct id id, int64_t attempt)
 
 static struct words *finished(struct words *x, struct id id, int64_t attempt)
 {
-	x->complete[x->r.complete.count++] = (struct msg_complete_item){.id = id, .attempt = attempt,
-		.status = STR("success"), .verdict = STR("accepted"), .result = {.text = STR("{\"verdict\":\"accepted\"}")}};
+	x->complete[x->r.complete.count++] = (struct msg_complete_item){.id = id,
+		.attempt = attempt,
+		.status = STR("success"),
+		.verdict = STR("accepted"),
+		.result = {.text = STR("{\"verdict\":\"accepted\"}")}};
 	return x;
 }
 
@@ -200,7 +218,8 @@ static const struct msg_report_reply *answer(const struct sent *s)
 	return s->reply;
 }
 
-static void answer_is(const struct sent *s, bool fenced, size_t accepted, size_t cancel, size_t assign)
+static void answer_is(
+	const struct sent *s, bool fenced, size_t accepted, size_t cancel, size_t assign)
 {
 	const struct msg_report_reply *r = answer(s);
 
@@ -230,7 +249,8 @@ static const struct msg_task_view *see(struct world *w, struct id id)
 	return codec_item(reply->tasks, struct msg_task_view, 0);
 }
 
-static void task_is(struct world *w, struct id id, const char *status, int64_t attempt, int64_t retries)
+static void task_is(
+	struct world *w, struct id id, const char *status, int64_t attempt, int64_t retries)
 {
 	const struct msg_task_view *v = see(w, id);
 
@@ -543,7 +563,10 @@ static void l11_a_lone_task_waits_for_an_empty_executor_and_gets_one(void **stat
 	/* an urgent task goes first, so that the executor is busy */
 	{
 		struct id id = id_make(++w->ids, 9);
-		struct msg_add_request r = {.id = id, .language = STR("raw"), .priority = 5, .doc = {.text = STR("{}")}};
+		struct msg_add_request r = {.id = id,
+			.language = STR("raw"),
+			.priority = 5,
+			.doc = {.text = STR("{}")}};
 
 		say(w, "j1", RPC_add, &r, 0);
 		run_ms(w, 5);
@@ -606,7 +629,8 @@ static void l13_check_and_claim_are_one_transaction(void **state)
 	old = report(w, "j1", words(&x, 1, 1, 0, 1));
 	{
 		struct msg_register_request r = {.executor = STR("e"), .base = 1};
-		struct msg_add_request a = {.id = id_make(99, 7), .language = STR("raw"), .doc = {.text = STR("{}")}};
+		struct msg_add_request a = {
+			.id = id_make(99, 7), .language = STR("raw"), .doc = {.text = STR("{}")}};
 
 		id = a.id;
 		say(w, "j2", RPC_register, &r, 0);

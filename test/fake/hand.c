@@ -20,11 +20,12 @@ static void on_answer(void *arg, struct rpc_answer *answer)
 	s->record = take_ptr(&answer->record);
 }
 
-struct sent *hand_send(struct hand *hand, const char *address, enum rpc_method method, const void *request,
-	int64_t wait_us)
+struct sent *hand_send(struct hand *hand, const char *address, enum rpc_method method,
+	const void *request, int64_t wait_us)
 {
 	struct sent *s = mem_alloc(sizeof(*s));
-	int r = rpc_call(hand->loop, hand->transport, address, method, request, wait_us, on_answer, s, &s->op);
+	int r = rpc_call(hand->loop, hand->transport, address, method, request, wait_us, on_answer,
+		s, &s->op);
 
 	CHECK(r == 0);
 	return s;

@@ -24,8 +24,8 @@ struct hand {
 };
 
 /* Starts a call; wait_us as rpc_call(). */
-struct sent *hand_send(struct hand *hand, const char *address, enum rpc_method method, const void *request,
-	int64_t wait_us);
+struct sent *hand_send(struct hand *hand, const char *address, enum rpc_method method,
+	const void *request, int64_t wait_us);
 /* Closes the connection: as if the caller gave up. */
 void sent_give_up(struct sent *sent);
 void sent_free(struct sent *sent);

@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	row = &rpc_methods[data[0] / 2 % RPC_METHOD_N];
 	type = data[0] % 2 ? row->reply : row->request;
-	if (codec_decode_text(type, (struct str){(const char *)data + 1, size - 1}, NULL, &record, &problem)) {
+	if (codec_decode_text(type, (struct str){(const char *)data + 1, size - 1}, NULL, &record,
+		    &problem)) {
 		CHECK(problem.status >= 400 && problem.status < 500 && problem.code[0]);
 		return 0;
 	}

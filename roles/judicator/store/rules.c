@@ -137,10 +137,11 @@ void rules_log_ended(struct log *log, const struct rows_task *t, bool repeated)
 {
 	const char *verdict = verdict_name(t->verdict);
 
-	log_info(log, "task", "id=%s to=%s verdict=%s attempt=%lld retries=%lld executor=%s done_us=%lld%s",
-		t->id.hex, task_status_name(t->status), verdict ? verdict : "none", (long long)t->attempt,
-		(long long)t->retries, t->executor[0] ? t->executor : "none", (long long)t->done_us,
-		repeated ? " repeated=yes" : "");
+	log_info(log, "task",
+		"id=%s to=%s verdict=%s attempt=%lld retries=%lld executor=%s done_us=%lld%s",
+		t->id.hex, task_status_name(t->status), verdict ? verdict : "none",
+		(long long)t->attempt, (long long)t->retries, t->executor[0] ? t->executor : "none",
+		(long long)t->done_us, repeated ? " repeated=yes" : "");
 }
 
 void rules_changes_fini(struct rules_changes *changes)

@@ -71,7 +71,7 @@ static void takes_what_is_right_and_reports_what_is_not(void **state)
 	assert_false(cfg_is_set(f->cfg, OPT_etcd_enabled));
 	assert_int_equal(f->errors.count, 2);
 	assert_string_equal(f->errors.text.data,
-		"test: executor.slots: \"300\" is out of range: 0 to 256 tasks\n"
+		"test: executor.slots: \"300\" is out of range: 0 to 100 tasks\n"
 		"other: etcd.enabled: \"maybe\" is neither yes nor no (true, false, on and off are "
 		"understood too)\n");
 }

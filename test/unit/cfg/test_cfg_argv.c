@@ -83,7 +83,7 @@ static void wrong_arguments_are_all_reported(void **state unused)
 	run_argv(&line);
 	assert_string_equal(line.errors.text.data,
 		"--executor.slot: no such option; did you mean --executor.slots?\n"
-		"--executor.slots: needs a value: 0 to 256 tasks\n"
+		"--executor.slots: needs a value: 0 to 100 tasks\n"
 		"--rpc.wait: rpc.wait: \"5\" is not a duration: write 5s or 5ms\n"
 		"--a.b: no such option\n"
 		"--judicator.name: needs a value: name, 0 to 64 bytes\n");

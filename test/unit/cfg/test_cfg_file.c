@@ -64,7 +64,7 @@ static void all_problems_are_reported_at_once(void **state unused)
 		"judicator.conf:6: unknown key wibble in [executor]\n"
 		"judicator.conf:8: executor.name is set again: line 7 has set it already, keep "
 		"one\n"
-		"judicator.conf:9: executor.slots: \"1000\" is out of range: 0 to 256 tasks\n"
+		"judicator.conf:9: executor.slots: \"1000\" is out of range: 0 to 100 tasks\n"
 		"judicator.conf:11: rpc.wait: \"5\" is not a duration: write 5s or 5ms\n"
 		"judicator.conf:13: log.level: \"verbose\" is not a choice: write error, warn, "
 		"info "
