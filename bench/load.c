@@ -76,7 +76,7 @@ struct load {
 	uint64_t retries, lost, doubled, unexpected;
 	uint64_t verdicts[VERDICT_N];
 	struct timer progress;
-	bool second_pass;
+	bool second_pass, interrupted;
 };
 
 static void client_next(struct client *c);
@@ -237,7 +237,7 @@ static void on_reply(void *arg, const struct http_reply *reply)
 	int64_t attempt = 0;
 
 	c->op = NULL;
-	if (c->rereading && reply->failure == HTTP_OK_REPLY && reply->status == 404) {
+	if (c->task->id[0] && reply->failure == HTTP_OK_REPLY && reply->status == 404) {
 		fprintf(stderr, "\nlost: %s is not there any more\n", c->task->id);
 		c->load->lost++;
 		client_next(c);
@@ -395,8 +395,8 @@ static int show_report(struct load *l)
 		(unsigned long long)l->unexpected,
 		(unsigned long long)l->verdicts[VERDICT_SYSTEM_ERROR]);
 	free(times);
-	bad = l->lost || l->doubled || l->unexpected || l->verdicts[VERDICT_SYSTEM_ERROR] ||
-	      l->done != l->count;
+	bad = l->interrupted || l->lost || l->doubled || l->unexpected ||
+	      l->verdicts[VERDICT_SYSTEM_ERROR] || l->done != l->count;
 	return bad ? 1 : 0;
 }
 
@@ -404,8 +404,11 @@ static int show_report(struct load *l)
 
 static void on_signal(void *arg, int signum)
 {
+	struct load *l = arg;
+
 	(void)signum;
-	loop_stop(((struct load *)arg)->loop);
+	l->interrupted = true;
+	loop_stop(l->loop);
 }
 
 static int run(struct load *l)
