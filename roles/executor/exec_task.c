@@ -568,6 +568,21 @@ static void sum_up(const struct exec_task *task, struct result *result)
 		result->score += task->cases[i].points;
 }
 
+/* The verdict is the first case's that is not accepted; the status says whether every program ran: a wrong answer first and a crash
+ * later is wrong_answer, run_failed. */
+static enum task_status final_status(const struct exec_task *task)
+{
+	enum task_status status = verdict_status(task->verdict);
+
+	for (size_t i = 0; i < task->n_cases && status == TASK_SUCCESS; i++) {
+		enum verdict verdict;
+
+		if (verdict_parse(task->cases[i].verdict, &verdict))
+			status = verdict_status(verdict);
+	}
+	return status;
+}
+
 /* The one line to find a task's end by: its most expensive case. */
 static void log_outcome(const struct exec_task *task, const struct result *result)
 {
@@ -618,7 +633,7 @@ static int enter_collect(void *owner)
 		result.message = str_from(task->reason);
 	if (task->task)
 		sum_up(task, &result);
-	task->outcome.status = task_status_name(verdict_status(task->verdict));
+	task->outcome.status = task_status_name(final_status(task));
 	task->outcome.verdict = verdict_name(task->verdict);
 	result.verdict = str_from(task->outcome.verdict);
 	result_write(&result, &task->json);

@@ -444,6 +444,18 @@ static void cases_in_order_with_own_limits(void **state)
 	assert_int_equal(number(w, "/cases/1/points"), 0);
 }
 
+/* The verdict is the first failure's, the status knows that not every program ran. */
+static void a_wrong_answer_and_a_crash(void **state)
+{
+	struct world *w = *state;
+
+	judge(w,
+		"{" RUN_INPUT ",\"cases\":["
+		"{\"input\":\"out=a\",\"expected\":\"a\"},{\"input\":\"out=b\",\"expected\":\"x\"},"
+		"{\"input\":\"exit=3\",\"expected\":\"c\"}]}");
+	assert_outcome(w, "wrong_answer", "run_failed");
+}
+
 static void stop_on_failure(void **state)
 {
 	struct world *w = *state;
@@ -639,6 +651,7 @@ int main(void)
 		TEST(output_is_cut_exactly),
 		TEST(factors_of_the_language),
 		TEST(cases_in_order_with_own_limits),
+		TEST(a_wrong_answer_and_a_crash),
 		TEST(stop_on_failure),
 		TEST(a_result_is_bounded),
 		TEST(our_failure_is_repeated),
