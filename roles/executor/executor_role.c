@@ -2,8 +2,9 @@
 /*
  * executor_role - the executor as a service.
  *
- *   prepare (root)  opens the box: conclave-box is started here, because it must keep what we give up
- *   start           reads the profiles and the secret, and probes the languages in the box
+ *   prepare (root)  reads the profiles, which may be where only root can go, and opens the box: conclave-box is started
+ *                   here, because it must keep what we give up
+ *   start           reads the secret, and probes the languages in the box
  *   on_probed       has its answer: only now do we register and ask for work
  *   stop            drains; on_stopped when everything is accepted, or shortly before boot loses patience
  *   on_ended        box broken: the process ends, and the next one, root again, starts a new conclave-box;
@@ -41,10 +42,10 @@ struct executor_state {
 	struct log *log;
 	struct box_host *box;
 	unsigned slots;
+	struct map languages; /* all profiles; owns them */
 	/* start() */
 	struct transport *transport;
-	struct map languages; /* all profiles; owns them */
-	struct map works;     /* those that work here */
+	struct map works; /* those that work here */
 	struct op *probing;
 	char *name, *judicators;
 	bool alone;
@@ -147,6 +148,8 @@ static int prepare(const struct role_env *env, void **state)
 	map_init(&s->works);
 	defer_init(&s->stopped, on_stopped, s);
 	timer_init(&s->impatience, env->loop, on_impatience, s);
+	if (languages_load(env, &s->languages))
+		return USAGE_EXIT;
 	return open_box(s, env);
 }
 
@@ -256,20 +259,14 @@ static void copy_options(struct executor_state *s, const struct cfg *cfg)
 
 static int start(const struct role_env *env, void **state)
 {
-	struct executor_state *s;
+	struct executor_state *s = *state;
 
-	/* Started without boot's help, as tests do. */
-	if (!*state && prepare(env, state))
-		return FAILED_EXIT;
-	s = *state;
 	s->env = *env;
 	copy_options(s, env->cfg);
 	if (!*s->judicators) {
 		log_error(s->log, "start", "why=\"judicator.addresses is empty\"");
 		return USAGE_EXIT;
 	}
-	if (languages_load(env, &s->languages))
-		return USAGE_EXIT;
 	s->transport = secret_transport(env);
 	if (!s->transport)
 		return FAILED_EXIT;
