@@ -249,6 +249,17 @@ static void check_together(const struct cfg *cfg, struct cfg_errors *errors)
 			cfg_str(cfg, OPT_boot_user));
 }
 
+static void check_roles(
+	const struct cfg *cfg, const struct service_list *list, struct cfg_errors *errors)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		const struct role *role = list->services[i].role;
+
+		if (role->check)
+			role->check(cfg, errors);
+	}
+}
+
 static void resolve_dirs(struct cfg *cfg, struct cfg_errors *errors)
 {
 	struct buf space cleanup(buf_fini) = BUF_INIT;
@@ -277,6 +288,7 @@ static void configure(
 		cfg_set(cfg, OPT_boot_dir, args->dir, "--dir", errors);
 	apply_presets(cfg, list_of(from->program, args), errors);
 	check_together(cfg, errors);
+	check_roles(cfg, list_of(from->program, args), errors);
 	resolve_dirs(cfg, errors);
 }
 

@@ -35,10 +35,14 @@ struct role {
 	const char *name;    /* "judicator", "executor", "gateway" */
 	const char *summary; /* for --help */
 	unsigned service;    /* enum cfg_service: which options it reads */
+	/* What no single row of the options can check: adds to errors. Before anything is started, at --check and at each
+	 * reload, so it looks at nothing but cfg. NULL = nothing. */
+	void (*check)(const struct cfg *cfg, struct cfg_errors *errors);
 	/* 0, or an exit code after logging what to do about it. *state is the role's own (NULL, or what prepare() left). */
 	int (*start)(const struct role_env *env, void **state);
-	/* Still root (if we were): what must happen before the privileges are dropped and no_new_privs is set
-	 * (conclave-box). 0, or an exit code after logging. NULL = nothing. */
+	/* Still root (if we were), before start(): what must happen before the privileges are dropped and no_new_privs is set
+	 * (conclave-box), and what is read that boot.user need not be able to reach (language profiles). 0, or an exit
+	 * code after logging. NULL = nothing. */
 	int (*prepare)(const struct role_env *env, void **state);
 	void (*stop)(void *state); /* once, only after start() returned 0 */
 	/* SIGHUP; cfg is borrowed for the call; only CFG_RELOADABLE options have changed. NULL = nothing to reload. */

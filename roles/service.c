@@ -114,6 +114,9 @@ static int parse(struct process *p)
 
 	p->cfg = cfg_new();
 	cfg_load_file(p->cfg, p->conf, &errors);
+	/* Boot has checked; whoever starts a service without it gets the same answer. */
+	if (p->service->role->check)
+		p->service->role->check(p->cfg, &errors);
 	if (errors.count == 0)
 		return 0;
 	fprintf(stderr, STR_FMT, STR_ARG(buf_str(&errors.text)));

@@ -2,6 +2,9 @@
 /*
  * gateway_role - the gateway as a service: options -> profiles, transport, gateway; and their end in reverse order.
  *
+ *   prepare (root)  reads the profiles: they may be where only root can go
+ *   start           the rest, which is what boot.user may see
+ *
  * One worker a process. Several would be several such processes that share the port: gateway_options.reuseport.
  */
 #include <stdlib.h>
@@ -51,27 +54,33 @@ static bool is_loopback(struct str address)
 }
 
 /* Whoever reaches a gateway may run programs and read everybody's: without tokens that is for this machine only. */
-static bool addresses_are_safe(const struct role_env *env, const char *addresses)
+static void check(const struct cfg *cfg, struct cfg_errors *errors)
 {
-	struct str rest = str_from(addresses), address;
+	struct str rest = str_from(cfg_str(cfg, OPT_gateway_addresses)), address;
 
 	while (str_cut(&rest, ',', &address)) {
 		address = str_trim(address);
 		if (!address.n || is_loopback(address))
 			continue;
-		log_error(env->log, "start",
-			"address=" STR_FMT " why=\"beyond loopback a gateway needs tokens, which "
-			"this version does not have\" "
-			"fix=\"serve at 127.0.0.1 behind a proxy that asks who comes\"",
+		cfg_errors_add(errors, "gateway.addresses",
+			STR_FMT ": beyond loopback a gateway needs tokens, which this version does "
+				"not have; serve at 127.0.0.1 behind a proxy that asks who comes",
 			STR_ARG(address));
-		return false;
 	}
-	return true;
+}
+
+static int prepare(const struct role_env *env, void **state)
+{
+	struct gateway_state *s = mem_alloc(sizeof(*s));
+
+	map_init(&s->languages);
+	*state = s;
+	return languages_load(env, &s->languages) ? USAGE_EXIT : 0;
 }
 
 static int start(const struct role_env *env, void **state)
 {
-	struct gateway_state *s = mem_alloc(sizeof(*s));
+	struct gateway_state *s = *state;
 	const struct cfg *cfg = env->cfg;
 	struct gateway_options options = {
 		.log = env->log,
@@ -85,10 +94,6 @@ static int start(const struct role_env *env, void **state)
 	};
 
 	s->env = *env;
-	map_init(&s->languages);
-	*state = s;
-	if (!addresses_are_safe(env, options.addresses) || languages_load(env, &s->languages))
-		return USAGE_EXIT;
 	s->transport = secret_transport(env);
 	if (!s->transport)
 		return FAILED_EXIT;
@@ -114,6 +119,8 @@ const struct role gateway_role = {
 	.name = "gateway",
 	.summary = "serves the HTTP interface for people and programs",
 	.service = CFG_GATEWAY,
+	.check = check,
+	.prepare = prepare,
 	.start = start,
 	.stop = stop,
 	.free = state_free,

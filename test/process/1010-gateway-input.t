@@ -155,7 +155,18 @@ check "and is not healthy" says_retry_later no_judicator /healthz
 check "it tells a client to come again" says_retry_later no_judicator "${json[@]}" -d "$good" /api/v1/tasks
 stop gateway
 check "it stops with status 0" [ "$status" = 0 ]
-start open "$BIN/gateway" --dir "$DIR/open" --gateway.addresses=0.0.0.0:"$gateway_port" \
-	--judicator.addresses="127.0.0.1:$judicator_port" --rpc.secret_file="$DIR/secret"
-check "beyond loopback it does not serve" wait_until 30 logged open 'beyond loopback a gateway needs tokens'
+open=(--dir "$DIR/open" --gateway.addresses="127.0.0.1:1, 0.0.0.0:$gateway_port" --rpc.secret_file="$DIR/secret"
+	--judicator.addresses="127.0.0.1:$judicator_port")
+start open "$BIN/gateway" "${open[@]}"
+reap open
+check "beyond loopback it does not start" [ "$status" = 2 ]
+check "and says which address, and why" logged open "0.0.0.0:$gateway_port: beyond loopback a gateway needs tokens"
+check "nothing was made for it" [ ! -e "$DIR/open" ]
+"$BIN/gateway" --check "${open[@]}" 2>"$DIR/checked.log"
+check "--check says so too" [ $? = 2 ]
+check "in the same words" logged checked 'beyond loopback a gateway needs tokens'
+"$BIN/judicator" --check --standalone --gateway.addresses=0.0.0.0:1 2>"$DIR/standalone.log"
+check "and of --standalone" [ $? = 2 ]
+check "which has a gateway" logged standalone 'beyond loopback a gateway needs tokens'
+check "but a judicator alone has none" "$BIN/judicator" --check --dir "$DIR/open"
 finish
