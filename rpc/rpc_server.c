@@ -37,6 +37,7 @@ struct rpc_server {
 	rpc_handler_fn *const *handlers;
 	void *arg;
 	struct list calls;
+	bool refusing;
 	struct buf scratch; /* the reply being encoded */
 };
 
@@ -105,6 +106,11 @@ static void on_request(
 	int method = rpc_method_find(method_name);
 	struct rpc_call *call;
 
+	if (server->refusing) {
+		problem_set(&problem, 503, "stopping", "", "this one is stopping: ask another");
+		answer_problem(server, request, &problem);
+		return;
+	}
 	if (method < 0 || !server->handlers[method]) {
 		problem_set(&problem, 404, "method_unknown", "", "no such method here");
 		answer_problem(server, request, &problem);
@@ -214,6 +220,11 @@ static void server_destroy(void *arg)
 
 	buf_fini(&server->scratch);
 	free(server);
+}
+
+void rpc_server_refuse(struct rpc_server *server)
+{
+	server->refusing = true;
 }
 
 void rpc_server_free(struct rpc_server *server)

@@ -17,6 +17,8 @@ int rpc_server_new(struct loop *loop, struct log *log, struct transport *transpo
 	const char *address, rpc_handler_fn *const handlers[RPC_METHOD_N], void *arg,
 	struct rpc_server **out) must_check;
 unsigned rpc_server_port(const struct rpc_server *server);
+/* From now on calls are answered with 503 "stopping", so that callers move on; those under way go on. */
+void rpc_server_refuse(struct rpc_server *server);
 void rpc_server_free(struct rpc_server *server); /* unanswered calls: their gone callback fires */
 
 /* The decoded request: struct msg_..._request of the method; borrowed until the call is answered or gone. */

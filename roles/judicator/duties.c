@@ -6,8 +6,8 @@
  * is declared dead by the store's `lose`, which is conditional on exactly that (epoch, seq), so a report that came in between saves it
  * (trace L5). No wall clock and no heartbeat row take part.
  *
- * A new leader starts counting afresh, and so does one whose store was away: silence that nobody could have heard is no
- * silence. Every duty is a compare-and-set and so is safe under two leaders.
+ * A new leader starts counting afresh, and so does one whose store was away, or that was away itself (its tick came
+ * late): silence that nobody could have heard is no silence. Every duty is a compare-and-set and so is safe under two leaders.
  *
  * A dead executor is hidden from the list after drop_us; its epoch is kept for ever (trace L6).
  */
@@ -49,13 +49,22 @@ static void on_lost(void *arg, enum store_status status)
 	if (a->j && status == STORE_OK) {
 		log_warn(a->j->log, "executor_dead", "executor=%s", a->text);
 		polls_epoch_retired(a->j, str_from(a->text));
+	} else if (a->j && status != STORE_STALE) {
+		/* The store could not: count afresh, and ask again. */
+		free(map_del(&a->j->duties.seen, str_from(a->text)));
 	}
 	ask_finish(a, status);
 }
 
 static void on_dropped(void *arg, enum store_status status)
 {
-	ask_finish(arg, status);
+	struct ask *a = arg;
+
+	if (a->j && status == STORE_OK)
+		judicator_forget(a->j, str_from(a->text));
+	if (a->j && status != STORE_STALE) /* gone, or to be tried again */
+		free(map_del(&a->j->duties.seen, str_from(a->text)));
+	ask_finish(a, status);
 }
 
 static void duty_lose(struct judicator *j, const struct store_executor *e)
@@ -121,6 +130,10 @@ static void on_tick(void *arg)
 	struct judicator *j = arg;
 
 	timer_start(&j->duties.timer, duties_period(j));
+	/* We were away ourselves (suspended, stopped): nobody could be heard meanwhile. */
+	if (loop_now_us(j->loop) - j->duties.ticked_us > j->expire_us / 2)
+		duties_forget(j);
+	j->duties.ticked_us = loop_now_us(j->loop);
 	if (j->duties.asking || j->stopping)
 		return;
 	j->duties.asking = true;
@@ -131,6 +144,7 @@ static void on_tick(void *arg)
 void duties_set(struct judicator *j, bool leading)
 {
 	j->leading = leading;
+	j->duties.ticked_us = loop_now_us(j->loop);
 	duties_forget(j);
 	if (leading)
 		timer_start(&j->duties.timer, 0);

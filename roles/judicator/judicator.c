@@ -128,6 +128,9 @@ static void on_searched(void *arg, enum store_status status, const struct msg_se
 
 	if (a->call && status == STORE_OK)
 		rpc_call_reply(take_ptr(&a->call), reply);
+	else if (a->call && status == STORE_UNKNOWN)
+		rpc_call_fail(take_ptr(&a->call), 400, "bad_after",
+			"`after` is no `next` of a page before.");
 	ask_finish(a, status);
 }
 
@@ -323,6 +326,7 @@ void judicator_maybe_stopped(struct judicator *j)
 void judicator_stop(struct judicator *j, void (*on_stopped)(void *arg), void *arg)
 {
 	j->stopping = true;
+	rpc_server_refuse(j->server);
 	j->on_stopped = on_stopped;
 	j->on_stopped_arg = arg;
 	defer_init(&j->stopped, on_all_answered, j);
@@ -331,6 +335,20 @@ void judicator_stop(struct judicator *j, void (*on_stopped)(void *arg), void *ar
 	polls_answer_all(j);
 	watches_answer_all(j);
 	judicator_maybe_stopped(j);
+}
+
+static void known_free(struct known *k)
+{
+	if (!k)
+		return;
+	record_free(k->record);
+	free(k->name);
+	free(k);
+}
+
+void judicator_forget(struct judicator *j, struct str executor)
+{
+	known_free(map_del(&j->known, executor));
 }
 
 void judicator_free(struct judicator *j)
@@ -350,13 +368,8 @@ void judicator_free(struct judicator *j)
 		list_del(&a->link);
 		a->j = NULL;
 	}
-	map_each (it, &j->known) {
-		struct known *k = map_entry_of(it)->value;
-
-		record_free(k->record);
-		free(k->name);
-		free(k);
-	}
+	map_each (it, &j->known)
+		known_free(map_entry_of(it)->value);
 	map_fini(&j->known);
 	free(j->name);
 	free(j->address);

@@ -46,7 +46,7 @@ struct duties {
 	struct timer timer;
 	struct map seen; /* name -> struct sighting */
 	bool asking;
-	int64_t asked_us;
+	int64_t asked_us, ticked_us;
 };
 
 struct judicator {
@@ -65,6 +65,7 @@ struct judicator {
 	struct list held;      /* struct poll: idle waiters, the longest unasked first */
 	struct list asking;    /* struct poll: with a store verb under way */
 	struct map listed;     /* id -> struct poll that lists it, among the held */
+	struct map waiting;    /* executor -> its newest held poll */
 	int64_t lone_since_us; /* best task has been lone since; 0 = it is not */
 	char *draining;        /* executor that gets nothing until it is empty, or NULL */
 
@@ -85,6 +86,8 @@ struct judicator {
 struct ask *ask_new(struct judicator *j, struct rpc_call *call) must_check;
 /* Fails the call if it is still unanswered and status is no success, then frees. */
 void ask_finish(struct ask *a, enum store_status status);
+/* What this executor told is not needed any more: it is hidden. */
+void judicator_forget(struct judicator *j, struct str executor);
 void judicator_maybe_stopped(struct judicator *j);
 /* Fails the call for a store status that is no success. */
 void judicator_fail(struct rpc_call *call, enum store_status status);

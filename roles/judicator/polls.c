@@ -55,6 +55,7 @@ void polls_init(struct judicator *j)
 	list_init(&j->held);
 	list_init(&j->asking);
 	map_init(&j->listed);
+	map_init(&j->waiting);
 }
 
 /* --- the index id -> poll, for cancels ---------------------------------------------------------------- */
@@ -85,8 +86,11 @@ static void poll_index_all(struct poll *p, bool add)
 static void poll_free(struct poll *p)
 {
 	timer_stop(&p->wait);
-	if (p->j)
+	if (p->j) {
 		poll_index_all(p, false);
+		if (map_get(&p->j->waiting, p->request->executor) == p)
+			map_del(&p->j->waiting, p->request->executor);
+	}
 	list_del(&p->link);
 	record_free(p->record);
 	free(p);
@@ -125,10 +129,14 @@ static void on_gone(void *arg)
 static void poll_hold(struct poll *p)
 {
 	if (p->state == POLL_FRESH) {
+		/* While it is held its seq stands still: never for as long as looks like death. */
+		int64_t max_us =
+			p->j->expire_us / 3 < WAIT_MAX_US ? p->j->expire_us / 3 : WAIT_MAX_US;
 		int64_t wait_us = p->request->wait_ms * US_PER_MS;
 
 		poll_index_all(p, true);
-		timer_start(&p->wait, wait_us < WAIT_MAX_US ? wait_us : WAIT_MAX_US);
+		map_set(&p->j->waiting, p->request->executor, p);
+		timer_start(&p->wait, wait_us < max_us ? wait_us : max_us);
 	}
 	p->state = POLL_HELD;
 	list_del(&p->link);
@@ -142,17 +150,15 @@ static bool poll_is_of(const struct poll *p, struct str executor)
 	return str_eq(p->request->executor, executor);
 }
 
-/* A later report of the same executor is in: what it held before is answered, empty. */
+/* A later report of the same executor is in: what it held before is answered, empty. (One that the store is being asked of
+ * comes back stale.) */
 static void polls_supersede(struct judicator *j, const struct poll *newer)
 {
-	list_each_safe (it, &j->held) {
-		struct poll *p = list_entry(it, struct poll, link);
+	struct poll *p = map_get(&j->waiting, newer->request->executor);
 
-		if (poll_is_of(p, newer->request->executor) &&
-			p->request->epoch == newer->request->epoch &&
-			p->request->seq < newer->request->seq)
-			on_wait_over(p);
-	}
+	if (p && p->state == POLL_HELD && p->request->epoch == newer->request->epoch &&
+		p->request->seq < newer->request->seq)
+		on_wait_over(p);
 }
 
 /* --- lone tasks -------------------------------------------------------------------------------------- */
@@ -163,7 +169,11 @@ static void lone_note(struct judicator *j, struct poll *p, const struct store_re
 			 codec_item(report->reply.assign, struct msg_assign_item, 0)->lone;
 
 	if (!report->lone_waiting || gave_lone) {
-		if (gave_lone || (j->draining && str_is(p->request->executor, j->draining))) {
+		bool busy = p->request->complete.count + p->request->executing.count > 0;
+
+		/* While it is drained it asks for nothing: that says nothing of the queue. */
+		if (gave_lone ||
+			(!busy && j->draining && str_is(p->request->executor, j->draining))) {
 			free(take_ptr(&j->draining));
 			j->lone_since_us = 0;
 		}
@@ -213,6 +223,8 @@ static void poll_pass_on(struct poll *p, const struct store_report *report)
 	p->tries = 0;
 	if (tries && !report->reply.assign.count)
 		wake_one(p->j, STR_NULL, tries - 1);
+	else if (p->wanted && (report->says_something || !p->call))
+		wake_one(p->j, STR_NULL, WAKE_TRIES); /* it was wanted again, and is answered now */
 }
 
 static void on_asked(void *arg, const struct store_report *report)
@@ -406,12 +418,12 @@ void polls_task_changed(struct judicator *j, const struct id *id)
 
 void polls_epoch_retired(struct judicator *j, struct str executor)
 {
-	list_each_safe (it, &j->held) {
-		struct poll *p = list_entry(it, struct poll, link);
+	struct poll *p = map_get(&j->waiting, executor);
 
-		if (poll_is_of(p, executor))
-			poll_wake(p);
-	}
+	if (j->draining && str_is(executor, j->draining))
+		free(take_ptr(&j->draining));
+	if (p)
+		poll_wake(p);
 }
 
 /* In turn, a bounded number: a poll that was woken goes to the tail of `held` when it comes back. */
@@ -450,5 +462,6 @@ void polls_fini(struct judicator *j)
 	list_each_safe (it, &j->asking)
 		poll_orphan(list_entry(it, struct poll, link));
 	map_fini(&j->listed);
+	map_fini(&j->waiting);
 	free(take_ptr(&j->draining));
 }

@@ -294,6 +294,8 @@ void watches_on_get(void *arg, struct rpc_call *call)
 	if (wait_us > 0)
 		timer_start(&w->wait, wait_us < WAIT_MAX_US ? wait_us : WAIT_MAX_US);
 	watch_read(w);
+	if (wait_us <= 0 && !w->busy)
+		watch_answer(w, NULL); /* all is known to be as it was */
 }
 
 /* --- wakes ---------------------------------------------------------------------------------------------------- */

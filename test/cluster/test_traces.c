@@ -641,6 +641,108 @@ static void l13_check_and_claim_are_one_transaction(void **state)
 	task_is(w, id, "pending", 0, 0);
 }
 
+/* --- beside the traces: what the judicator adds --------------------------------------------------------------- */
+
+static void a_held_report_never_looks_like_death(void **state)
+{
+	struct world *w = *state;
+	struct words x;
+	struct sent *s;
+
+	enroll(w, "j1", "e", 0);
+	words(&x, 1, 1, 0, 1)->r.wait_ms = 60000; /* longer than expire */
+	s = report(w, "j1", &x);
+	run_ms(w, EXPIRE_US / 1000 / 3 + 100);
+	answer_is(s, false, 0, 0, 0);
+}
+
+static unsigned losses;
+
+static void lose_badly(struct store *store, struct str executor, int64_t epoch, int64_t seq,
+	store_done_fn *cb, void *arg)
+{
+	if (losses++)
+		store_memory.lose(store, executor, epoch, seq, cb, arg);
+	else
+		cb(arg, STORE_E_FAILED);
+}
+
+static void a_duty_the_store_could_not_do_is_done_later(void **state)
+{
+	struct world *w = *state;
+	struct words x;
+	struct id id = one_running(w, &x);
+	struct store_ops ops = store_memory;
+
+	losses = 0;
+	ops.lose = lose_badly;
+	w->stores[0]->ops = &ops;
+	run_ms(w, 35000);
+	assert_int_equal(losses, 1);
+	task_is(w, id, "pending", 1, 0);
+	run_ms(w, 35000);
+	assert_true(losses > 1);
+	task_is(w, id, "retrying", 1, 1);
+	w->stores[0]->ops = &store_memory;
+}
+
+static struct id add_urgent(struct world *w)
+{
+	struct id id = id_make(++w->ids, 9);
+	struct msg_add_request r = {
+		.id = id, .language = STR("raw"), .priority = 5, .doc = {.text = STR("{}")}};
+
+	say(w, "j1", RPC_add, &r, 0);
+	run_ms(w, 5);
+	return id;
+}
+
+static void an_executor_is_drained_for_a_lone_task(void **state)
+{
+	struct world *w = *state;
+	struct words x;
+	struct id lone = one_running(w, &x), busy, other;
+	struct sent *s;
+
+	enroll(w, "j1", "e", 1);
+	busy = add_urgent(w);
+	s = report(w, "j1", words(&x, 2, 1, 0, 1));
+	answer_is(s, false, 0, 0, 1);
+	report(w, "j1", running(words(&x, 2, 2, 1, 1), busy, 1));
+	run_ms(w, 1500); /* the fallback tick asks again: lone has waited for over a second */
+	other = add_urgent(w);
+	s = report(w, "j1", running(words(&x, 2, 3, 2, 1), busy, 1));
+	run_ms(w, 400);
+	assert_false(s->answered); /* it is given nothing, not even what is urgent */
+	task_is(w, other, "pending", 0, 0);
+	s = report(w, "j1", finished(words(&x, 2, 4, 3, 2), busy, 1));
+	answer_is(s, false, 1, 0, 0);
+	s = report(w, "j1", words(&x, 2, 5, 4, 2));
+	answer_is(s, false, 0, 0, 1); /* empty: now the best, which is urgent */
+	assert_true(id_eq(&assigned(s)->id, &other));
+	answer_is(report(w, "j1", finished(words(&x, 2, 6, 5, 2), other, 1)), false, 1, 0, 0);
+	s = report(w, "j1", words(&x, 2, 7, 6, 2));
+	answer_is(s, false, 0, 0, 1);
+	assert_true(id_eq(&assigned(s)->id, &lone));
+}
+
+static void a_stopping_judicator_sends_callers_elsewhere(void **state)
+{
+	struct world *w = *state;
+	struct words x;
+	struct sent *s, *held;
+
+	enroll(w, "j1", "e", 0);
+	held = report(w, "j1", words(&x, 1, 1, 0, 1));
+	judicator_stop(w->judicators[0], NULL, NULL);
+	run_ms(w, 5);
+	answer_is(held, false, 0, 0, 0);
+	s = report(w, "j1", words(&x, 1, 2, 1, 1));
+	assert_true(s->answered);
+	assert_true(rpc_failure_is_temporary(s->failure));
+	assert_false(report(w, "j2", words(&x, 1, 3, 2, 1))->answered);
+}
+
 #define TRACE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -667,6 +769,10 @@ int main(void)
 		TRACE(l12_a_late_report_claims_for_nobody),
 		TRACE(l12_progress_does_not_move_backwards),
 		TRACE(l13_check_and_claim_are_one_transaction),
+		TRACE(a_held_report_never_looks_like_death),
+		TRACE(a_duty_the_store_could_not_do_is_done_later),
+		TRACE(an_executor_is_drained_for_a_lone_task),
+		TRACE(a_stopping_judicator_sends_callers_elsewhere),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

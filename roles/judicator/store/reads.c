@@ -213,7 +213,6 @@ int reads_search(
 /* --- executors --- */
 
 struct listing {
-	bool hidden_too;
 	struct store_executor *items;
 	size_t count, cap;
 };
@@ -223,8 +222,6 @@ static void on_executor(void *arg, const struct rows_executor *row, int64_t owne
 	struct listing *l = arg;
 	struct store_executor *e;
 
-	if (row->hidden && !l->hidden_too)
-		return;
 	if (l->count == l->cap) {
 		l->cap = l->cap ? l->cap * 2 : 16;
 		l->items = mem_resize(l->items, l->cap * sizeof(*l->items));
@@ -242,8 +239,8 @@ static void on_executor(void *arg, const struct rows_executor *row, int64_t owne
 
 int reads_executors(struct rules *r, bool hidden_too, struct store_executor **list, unsigned *n)
 {
-	struct listing l = {.hidden_too = hidden_too};
-	int err = r->rows->ops->executor_each(r->rows, on_executor, &l);
+	struct listing l = {0};
+	int err = r->rows->ops->executor_each(r->rows, hidden_too, on_executor, &l);
 
 	*n = 0;
 	*list = NULL;

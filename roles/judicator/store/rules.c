@@ -343,7 +343,7 @@ int rules_cancel(struct rules *r, const struct id *id)
 	if (err == ROWS_NONE)
 		return STORE_UNKNOWN;
 	if (t.place == ROWS_DONE)
-		return STORE_DONE;
+		return t.status == TASK_CANCELLED ? STORE_OK : STORE_DONE; /* safe to repeat */
 	from = t.place;
 	t.place = ROWS_DONE;
 	t.status = TASK_CANCELLED;

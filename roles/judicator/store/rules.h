@@ -79,7 +79,8 @@ struct rows_ops {
 	int (*executor_put)(struct rows *rows, const struct rows_executor *row);
 	int (*executor_seen)(
 		struct rows *rows, const struct rows_executor *row); /* writes last_seq only */
-	int (*executor_each)(struct rows *rows, rows_executor_fn *visit, void *arg); /* by name */
+	int (*executor_each)(struct rows *rows, bool hidden_too, rows_executor_fn *visit,
+		void *arg); /* by name */
 	int (*task_get)(
 		struct rows *rows, const struct id *id, struct rows_task *out); /* or NONE */
 	int (*task_add)(

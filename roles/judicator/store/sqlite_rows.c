@@ -124,9 +124,10 @@ static const char *const sqls[SQL_N] = {
 	[SQL_EXECUTOR_PUT] =
 		"INSERT INTO executor(name, epoch, dead, hidden) VALUES(?1, ?2, ?3, ?4)"
 		" ON CONFLICT(name) DO UPDATE SET epoch = ?2, dead = ?3, hidden = ?4",
-	[SQL_EXECUTOR_EACH] = "SELECT name, epoch, dead, hidden, (SELECT count(*) FROM task t"
-			      " INDEXED BY task_owner WHERE t.place = 2 AND t.executor = e.name)"
-			      " FROM executor e WHERE name > '' ORDER BY name",
+	[SQL_EXECUTOR_EACH] =
+		"SELECT name, epoch, dead, hidden, (SELECT count(*) FROM task t"
+		" INDEXED BY task_owner WHERE t.place = 2 AND t.executor = e.name)"
+		" FROM executor e WHERE name > '' AND (?1 OR hidden = 0) ORDER BY name",
 	[SQL_TASK_GET] = TASK("WHERE t.id = ?1"),
 	[SQL_TASK_ADD] =
 		"INSERT INTO task(add_us, id, language, user, priority, place, status, verdict,"
@@ -378,12 +379,13 @@ static int sql_executor_seen(struct rows *rows, const struct rows_executor *row)
 	return 0;
 }
 
-static int sql_executor_each(struct rows *rows, rows_executor_fn *visit, void *arg)
+static int sql_executor_each(struct rows *rows, bool hidden_too, rows_executor_fn *visit, void *arg)
 {
 	struct sqlite_rows *s = self(rows);
 	sqlite3_stmt *stmt = s->stmts[SQL_EXECUTOR_EACH];
 	int code, err;
 
+	sqlite3_bind_int(stmt, 1, hidden_too);
 	while ((code = sqlite3_step(stmt)) == SQLITE_ROW) {
 		struct rows_executor row;
 

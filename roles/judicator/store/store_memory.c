@@ -181,7 +181,7 @@ static int executor_cmp(const void *a, const void *b)
 	return strcmp((*x)->row.name, (*y)->row.name);
 }
 
-static int mem_executor_each(struct rows *rows, rows_executor_fn *visit, void *arg)
+static int mem_executor_each(struct rows *rows, bool hidden_too, rows_executor_fn *visit, void *arg)
 {
 	struct mem_data *d = data_of(rows);
 	size_t n = map_count(&d->executors), i = 0;
@@ -192,7 +192,8 @@ static int mem_executor_each(struct rows *rows, rows_executor_fn *visit, void *a
 	if (n)
 		qsort(sorted, n, sizeof(struct mem_executor *), executor_cmp);
 	for (i = 0; i < n; i++)
-		visit(arg, &sorted[i]->row, sorted[i]->n_owned);
+		if (hidden_too || !sorted[i]->row.hidden)
+			visit(arg, &sorted[i]->row, sorted[i]->n_owned);
 	free(sorted);
 	return 0;
 }
