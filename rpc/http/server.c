@@ -20,7 +20,8 @@
  *   down, and what still comes is dropped until the message, the client or LINGER_US ends. Closing at once instead would
  *   reset the connection under a client that is still sending, and it would never read why.
  * - The library's request buffer stays empty: the body goes into our own block, within the limit. (A form body left in
- *   its buffer would be parsed on the stack, whatever its size.)
+ *   its buffer would be parsed on the stack, whatever its size.) What all blocks of a server hold is counted where one grows
+ *   or goes (body_resize), so that many bodies within the limit cannot take all memory either.
  * - The library's read timeout counts silence and runs while a client waits, so it is not used: each state has its own
  *   deadline, from its row. Only its write timeout is, for clients that do not read their answer.
  * - Without evhtp_request_pause() the library keeps reading while a client waits, so a client that leaves (or only shuts
@@ -33,6 +34,7 @@
 
 #include "rpc/http/server.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -67,7 +69,9 @@
 #define LINGER_US (2 * US_PER_S)
 #define WRITE_TIMEOUT_S 30
 #define ACCEPT_PAUSE_US (100 * US_PER_MS)
-#define BODY_KEEP 4096                /* a larger block is given back after the request */
+#define BODY_KEEP 4096 /* a larger block is given back after the request */
+#define BODIES_MAX (INT64_C(1) << 30)
+#define RETRY_AFTER_S "1"
 #define WRITE_BYTES ((size_t)1 << 20) /* at once; the default of 16 KiB is a turn each */
 #define LINGER_BYTES ((uint64_t)64 << 20)
 
@@ -119,7 +123,8 @@ struct http_server {
 	struct http_server_options options;
 	struct list listeners, conns;
 	unsigned n_conns, n_open;
-	unsigned depth; /* user's functions being called from inside the library */
+	uint64_t body_bytes; /* sum of body_cap */
+	unsigned depth;      /* user's functions being called from inside the library */
 	bool dead, stopping;
 	struct buf head; /* scratch */
 	int64_t date_s;
@@ -248,6 +253,44 @@ static void conn_answer(struct conn *conn, int status, const char *type, struct 
 	conn_write(conn, buf_str(&conn->server->head), body);
 }
 
+/* --- bodies -------------------------------------------------------------------------------------------------- */
+
+/* The one place where a block grows or goes (cap 0). False when there is no memory. */
+static bool body_resize(struct conn *conn, size_t cap)
+{
+	struct http_request *request = &conn->request;
+	char *body = NULL;
+
+	if (cap) {
+		body = realloc(request->body, cap);
+		if (!body)
+			return false;
+	} else {
+		free(request->body);
+		request->body_len = 0;
+	}
+	conn->server->body_bytes += cap;
+	conn->server->body_bytes -= request->body_cap;
+	request->body = body;
+	request->body_cap = cap;
+	return true;
+}
+
+static void body_drop(struct conn *conn)
+{
+	(void)body_resize(conn, 0);
+}
+
+static bool bodies_are_full(const struct conn *conn, size_t cap)
+{
+	const struct http_server_options *options = &conn->server->options;
+	int64_t max = options->bodies_max;
+
+	if (max < 2 * options->body_max)
+		max = 2 * options->body_max; /* else a single body could be too many */
+	return conn->server->body_bytes - conn->request.body_cap + cap > (uint64_t)max;
+}
+
 /* --- refusals ------------------------------------------------------------------------------------------------- */
 
 static void conn_shut_sending(struct conn *conn)
@@ -261,6 +304,7 @@ static void conn_refuse_text(struct conn *conn, int status, struct str problem)
 	log_debug(
 		conn->server->options.log, "http_refused", "peer=%s status=%d", conn->peer, status);
 	conn_answer(conn, status, "application/problem+json", problem, false);
+	body_drop(conn);
 	conn_enter(conn, CONN_LINGER);
 	if (conn_is_flushed(conn))
 		conn_shut_sending(conn);
@@ -271,6 +315,8 @@ static void conn_refuse(struct conn *conn, int status, const char *code, const c
 	struct buf text cleanup(buf_fini) = BUF_INIT;
 	struct problem problem = {0};
 
+	if (status == 503)
+		http_request_add_header(&conn->request, "Retry-After", RETRY_AFTER_S);
 	problem_set(&problem, status, code, "", "%s", detail);
 	problem_write(&problem, &text);
 	conn_refuse_text(conn, status, buf_str(&text));
@@ -278,13 +324,12 @@ static void conn_refuse(struct conn *conn, int status, const char *code, const c
 
 /* --- one request, from its first byte: the library's hooks ----------------------------------------------------- */
 
-static void request_clear(struct http_request *request)
+static void request_clear(struct conn *conn)
 {
-	if (request->body_cap > BODY_KEEP) {
-		free(request->body);
-		request->body = NULL;
-		request->body_cap = 0;
-	}
+	struct http_request *request = &conn->request;
+
+	if (request->body_cap > BODY_KEEP)
+		body_drop(conn);
 	request->ev = NULL;
 	request->n_headers = 0;
 	request->header_bytes = 0;
@@ -298,7 +343,7 @@ static void request_begin(struct conn *conn, evhtp_request_t *ev)
 {
 	if (conn->state != CONN_IDLE && conn->state != CONN_REPLIED)
 		return;
-	request_clear(&conn->request);
+	request_clear(conn);
 	conn->request.ev = ev;
 	conn_enter(conn, CONN_HEADER);
 }
@@ -324,15 +369,29 @@ static evhtp_res hook_header(evhtp_request_t *ev, evhtp_header_t *header, void *
 }
 
 struct framing {
+	bool bad_name;
 	unsigned lengths, encodings, hosts;
 	const char *length, *encoding, *expect;
 };
+
+/* RFC 9112, 5.1: "Content-Length : 5" is a length for some readers and nothing for others. */
+static bool name_is_token(const char *name)
+{
+	static const char others[] = "!#$%&'*+-.^_`|~";
+	const char *p = name;
+
+	while (isalnum((unsigned char)*p) || (*p && strchr(others, *p)))
+		p++;
+	return p != name && !*p;
+}
 
 static void read_framing(evhtp_headers_t *headers, struct framing *framing)
 {
 	const evhtp_header_t *header;
 
 	for (header = headers->tqh_first; header; header = header->next.tqe_next) {
+		if (!name_is_token(header->key))
+			framing->bad_name = true;
 		if (!strcasecmp(header->key, "Content-Length")) {
 			framing->lengths++;
 			framing->length = header->val;
@@ -361,6 +420,10 @@ static bool framing_is_bad(const struct conn *conn, const struct framing *f, str
 
 	if (htparser_get_major(conn->ev->parser) != 1)
 		*out = (struct refusal){505, "version_unsupported", "HTTP/1.1 is spoken here"};
+	else if (f->bad_name)
+		*out = (struct refusal){400, "header_name_invalid",
+			"a header's name is letters, digits and some marks, right before the "
+			"colon"};
 	else if (f->lengths > 1)
 		*out = (struct refusal){
 			400, "content_length_twice", "more than one Content-Length"};
@@ -428,21 +491,33 @@ static evhtp_res hook_headers(evhtp_request_t *ev, evhtp_headers_t *headers, voi
 	return EVHTP_RES_OK;
 }
 
-/* Room for n more bytes, or false when there is no memory. The limit has been looked at. */
-static bool body_reserve(struct http_request *request, size_t n)
+/* Makes room for n more bytes of a body, or refuses it. */
+static bool body_reserve(struct conn *conn, size_t n)
 {
+	struct http_request *request = &conn->request;
+	size_t max = (size_t)conn->server->options.body_max;
 	size_t need = request->body_len + n + 1, cap = request->body_cap ? request->body_cap : 512;
-	char *body;
 
+	if (request->body_len + n > max) {
+		conn_refuse(
+			conn, 413, "body_too_large", "the body is larger than this server accepts");
+		return false;
+	}
 	if (need <= request->body_cap)
 		return true;
 	while (cap < need)
 		cap *= 2;
-	body = realloc(request->body, cap);
-	if (!body)
+	if (cap > max + 1)
+		cap = max + 1; /* need is not more */
+	if (bodies_are_full(conn, cap)) {
+		conn_refuse(
+			conn, 503, "busy", "too much is being sent here, try again in a moment");
 		return false;
-	request->body = body;
-	request->body_cap = cap;
+	}
+	if (!body_resize(conn, cap)) {
+		conn_refuse(conn, 503, "out_of_memory", "no memory for the body, try again later");
+		return false;
+	}
 	return true;
 }
 
@@ -452,13 +527,7 @@ static evhtp_res hook_read(evhtp_request_t *ev, struct evbuffer *buffer, void *a
 	struct http_request *request = &conn->request;
 	size_t n = evbuffer_get_length(buffer);
 
-	if (conn->state == CONN_BODY &&
-		request->body_len + n > (size_t)conn->server->options.body_max)
-		conn_refuse(
-			conn, 413, "body_too_large", "the body is larger than this server accepts");
-	if (conn->state == CONN_BODY && !body_reserve(request, n))
-		conn_refuse(conn, 503, "out_of_memory", "no memory for the body, try again later");
-	if (conn->state == CONN_BODY) {
+	if (conn->state == CONN_BODY && body_reserve(conn, n)) {
 		evbuffer_remove(buffer, request->body + request->body_len, n);
 		request->body_len += n;
 		request->body[request->body_len] = '\0';
@@ -571,7 +640,7 @@ static evhtp_res hook_request_fini(evhtp_request_t *ev, void *arg)
 		return EVHTP_RES_OK;
 	if (conn->state != CONN_REPLIED)
 		conn_lose(conn);
-	request_clear(&conn->request);
+	request_clear(conn);
 	if (conn->state == CONN_REPLIED)
 		conn_enter(conn, CONN_IDLE);
 	return EVHTP_RES_OK;
@@ -581,7 +650,6 @@ static void conn_free(void *arg)
 {
 	struct conn *conn = arg;
 
-	free(conn->request.body);
 	buf_fini(&conn->request.extra);
 	free(conn);
 }
@@ -593,6 +661,7 @@ static evhtp_res hook_conn_fini(evhtp_connection_t *ev, void *arg)
 
 	conn_lose(conn);
 	timer_stop(&conn->timer);
+	body_drop(conn);
 	conn->ev = NULL;
 	list_del(&conn->link);
 	server->n_conns--;
@@ -759,6 +828,12 @@ static unsigned socket_port(int fd)
 	return ntohs(((struct sockaddr_in *)&ss)->sin_port);
 }
 
+/* The library's own limit, above ours: it only ends a connection that LINGER is draining. */
+static uint64_t body_backstop(const struct http_server *server)
+{
+	return 2 * (uint64_t)server->options.body_max + LINGER_BYTES;
+}
+
 static void configure(struct listener *listener)
 {
 	evhtp_t *htp = listener->htp;
@@ -768,9 +843,7 @@ static void configure(struct listener *listener)
 	evhtp_disable_flag(htp, EVHTP_FLAG_ENABLE_100_CONT); /* ours knows what is refused */
 	evhtp_enable_flag(htp, EVHTP_FLAG_ENABLE_NODELAY);
 	evhtp_set_timeouts(htp, NULL, &write_timeout);
-	/* A backstop above our own limit: it only ends a connection that LINGER is draining. */
-	evhtp_set_max_body_size(
-		htp, 2 * (uint64_t)listener->server->options.body_max + LINGER_BYTES);
+	evhtp_set_max_body_size(htp, body_backstop(listener->server));
 	evhtp_set_gencb(htp, on_message, listener);
 	evhtp_set_pre_accept_cb(htp, on_pre_accept, listener);
 	evhtp_set_post_accept_cb(htp, on_post_accept, listener);
@@ -825,6 +898,8 @@ int http_server_new(struct loop *loop, const char *address,
 	server->options = *options;
 	if (!server->options.connections_max)
 		server->options.connections_max = CONNECTIONS_MAX;
+	if (!server->options.bodies_max)
+		server->options.bodies_max = BODIES_MAX;
 	list_init(&server->listeners);
 	list_init(&server->conns);
 	r = http_server_listen(server, address);
@@ -841,6 +916,18 @@ unsigned http_server_port(const struct http_server *server)
 	return list_entry(server->listeners.next, struct listener, link)->port;
 }
 
+void http_server_set_limits(struct http_server *server, int64_t body_max, int64_t read_timeout_us)
+{
+	server->options.body_max = body_max;
+	server->options.read_timeout_us = read_timeout_us;
+	list_each (it, &server->listeners)
+		evhtp_set_max_body_size(
+			list_entry(it, struct listener, link)->htp, body_backstop(server));
+	list_each (it, &server->conns)
+		evhtp_connection_set_max_body_size(
+			list_entry(it, struct conn, link)->ev, body_backstop(server));
+}
+
 void http_server_stop_accepting(struct http_server *server)
 {
 	server->stopping = true;
@@ -851,6 +938,11 @@ void http_server_stop_accepting(struct http_server *server)
 unsigned http_server_open_requests(const struct http_server *server)
 {
 	return server->n_open;
+}
+
+uint64_t http_server_body_bytes(const struct http_server *server)
+{
+	return server->body_bytes;
 }
 
 static void server_destroy(void *arg)
@@ -933,6 +1025,11 @@ struct str http_request_header(const struct http_request *request, const char *n
 struct str http_request_body(const struct http_request *request)
 {
 	return request->body_len ? (struct str){request->body, request->body_len} : STR("");
+}
+
+void http_request_drop_body(struct http_request *request)
+{
+	body_drop(container_of(request, struct conn, request));
 }
 
 const char *http_request_peer(const struct http_request *request)

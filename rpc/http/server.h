@@ -35,6 +35,8 @@ typedef void http_gone_fn(void *arg);
 struct http_server_options {
 	struct log *log;  /* borrowed */
 	int64_t body_max; /* bytes; over it 413 */
+	/* Bytes of memory for the bodies of all connections together; over it 503 "busy". 0 = 1 GiB. At least 2 * body_max. */
+	int64_t bodies_max;
 	int64_t read_timeout_us; /* whole header, and whole body: 408 for a body, a clean close for a header */
 	int64_t idle_timeout_us;  /* keep-alive connections without a request */
 	unsigned connections_max; /* over it new ones get 503 and are closed; 0 = 20000 */
@@ -52,9 +54,12 @@ int http_server_new(struct loop *loop, const char *address,
 /* More addresses for the same handler. */
 int http_server_listen(struct http_server *server, const char *address) must_check;
 unsigned http_server_port(const struct http_server *server); /* of the first address */
+/* From the next header or piece of a body on; a deadline that runs already stays. */
+void http_server_set_limits(struct http_server *server, int64_t body_max, int64_t read_timeout_us);
 /* Stops accepting; requests in progress go on. */
 void http_server_stop_accepting(struct http_server *server);
 unsigned http_server_open_requests(const struct http_server *server);
+uint64_t http_server_body_bytes(const struct http_server *server); /* what bodies_max bounds, now */
 /* Closes everything; gone callbacks fire for unanswered requests. NULL is fine. */
 void http_server_free(struct http_server *server);
 
@@ -67,6 +72,8 @@ struct str http_request_query(const struct http_request *request); /* without '?
 struct str http_request_header(const struct http_request *request,
 	const char *name); /* case-insensitive; absent if none */
 struct str http_request_body(const struct http_request *request);
+/* Gives the body's memory back before the answer: whoever waits has read it. It is empty from here on. */
+void http_request_drop_body(struct http_request *request);
 const char *http_request_peer(const struct http_request *request); /* "127.0.0.1:50312" */
 /* Value of a query parameter, percent-decoded into out (cap bytes, NUL-terminated); false when absent or too long. */
 bool http_request_param(

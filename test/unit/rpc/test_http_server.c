@@ -94,6 +94,11 @@ static void handle(void *arg, struct http_request *request)
 		http_request_reply(request, 200, "text/plain", (struct str){f->big, BIG});
 	} else if (str_is(path, "/empty")) {
 		http_request_reply(request, 204, NULL, STR(""));
+	} else if (str_is(path, "/forget")) {
+		http_request_drop_body(request);
+		assert_int_equal(http_request_body(request).n, 0);
+		f->held = request;
+		http_request_on_gone(request, on_gone, f);
 	} else if (str_is(path, "/size")) {
 		char text[32];
 
@@ -127,10 +132,9 @@ static const struct http_server_options options = {
 	.handler = handle,
 };
 
-static int setup(void **state)
+static int setup_with(void **state, struct http_server_options o)
 {
 	struct fixture *f = mem_alloc(sizeof(*f));
-	struct http_server_options o = options;
 
 	f->loop = loop_new(NULL);
 	f->big = mem_alloc(BIG);
@@ -139,6 +143,22 @@ static int setup(void **state)
 	o.arg = f;
 	*state = f;
 	return http_server_new(f->loop, "127.0.0.1:0", &o, &f->server);
+}
+
+static int setup(void **state)
+{
+	return setup_with(state, options);
+}
+
+/* Nothing ends before it is whole, and four bodies are one too many. */
+static int setup_bounded(void **state)
+{
+	struct http_server_options o = options;
+
+	o.bodies_max = 4 * BODY_MAX - 1;
+	o.read_timeout_us = DEADLINE_US;
+	o.idle_timeout_us = DEADLINE_US;
+	return setup_with(state, o);
 }
 
 static int teardown(void **state)
@@ -274,6 +294,8 @@ static void expect_status(struct raw *raw, int status)
 		fail_msg("wanted %s, got %.200s", line, raw->in.data);
 	assert_int_equal(response_len(raw, false), raw->in.len);
 	assert_non_null(strstr(raw->in.data, "\r\nDate: "));
+	if (status == 503)
+		assert_non_null(strstr(raw->in.data, "\r\nRetry-After: 1\r\n"));
 	if (status >= 400)
 		assert_non_null(
 			strstr(raw->in.data, "\r\nContent-Type: application/problem+json\r\n"));
@@ -538,6 +560,15 @@ static const struct bad_input bad_inputs[] = {
 	{"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n", 413},
 	{"GET / HTTP/1.1\r\n\r\n", 400},
 	{"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400},
+	{"POST / HTTP/1.1\r\nHost: x\r\nContent-Length : 5\r\n\r\nhello", 400},
+	{"POST / HTTP/1.1\r\nHost: x\r\nContent-Length\t: 5\r\n\r\nhello", 400},
+	{"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\nContent-Length: "
+	 "5\r\n\r\n0\r\n\r\n",
+		400},
+	{"GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400},
+	{"GET / HTTP/1.1\r\nHost: x\r\nX Y: z\r\n\r\n", 400},
+	{"GET / HTTP/1.1\r\nHost: x\r\nX(Y): z\r\n\r\n", 400},
+	{"GET / HTTP/1.1\r\nHost: x\r\n: z\r\n\r\n", 0},
 	{"POST /secret HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 401},
 	{"POST /secret HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n", 401},
 	{"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 0},
@@ -562,6 +593,17 @@ static void test_bad_inputs(void **state)
 		raw_close(&raw);
 		expect_healthy(f);
 	}
+}
+
+static void test_blank_behind_a_header_name(void **state)
+{
+	struct raw raw = raw_open(*state);
+
+	raw_text(&raw, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length : 5\r\n\r\nhello");
+	raw_await_close(&raw);
+	expect_status(&raw, 400);
+	expect_text(&raw, "\"header_name_invalid\"");
+	raw_close(&raw);
 }
 
 static void test_right_key_is_let_in(void **state)
@@ -868,6 +910,148 @@ static void test_left_before_a_big_reply_is_read(void **state)
 	assert_int_equal(http_server_open_requests(f->server), 0);
 }
 
+/* --- bodies together ---------------------------------------------------------------------------------------------- */
+
+/* A header that announces BODY_MAX bytes, and n of them. */
+static void send_part(struct raw *raw, size_t n)
+{
+	char head[128];
+
+	snprintf(head, sizeof(head), "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
+		BODY_MAX);
+	raw_text(raw, head);
+	raw_send(raw, raw->f->big, n);
+}
+
+static void await_body_bytes(struct fixture *f, uint64_t want)
+{
+	int64_t end_us = clock_boot_us() + DEADLINE_US;
+
+	while (http_server_body_bytes(f->server) != want && clock_boot_us() < end_us)
+		loop_turn(f->loop, 1000);
+	assert_int_equal(http_server_body_bytes(f->server), want);
+}
+
+static void test_bodies_together_are_bounded(void **state)
+{
+	struct fixture *f = *state;
+	const uint64_t whole = BODY_MAX; /* with the NUL, as a byte is missing */
+	struct raw some[3], late;
+
+	for (size_t i = 0; i < ARRAY_SIZE(some); i++) {
+		some[i] = raw_open(f);
+		send_part(&some[i], BODY_MAX - 1);
+		await_body_bytes(f, (i + 1) * whole);
+	}
+	late = raw_open(f);
+	send_part(&late, BODY_MAX - 1);
+	raw_await(&late, false);
+	expect_status(&late, 503);
+	expect_text(&late, "\"busy\"");
+	await_body_bytes(f, 3 * whole); /* although it is still being read */
+	raw_close(&late);
+	/* An answer gives back, and so does leaving. */
+	raw_text(&some[0], "!");
+	expect_status(&some[0], 200);
+	expect_text(&some[0], "\r\n\r\n65536");
+	await_body_bytes(f, 2 * whole);
+	raw_close(&some[1]);
+	await_body_bytes(f, whole);
+	again(&some[0]);
+	send_part(&some[0], BODY_MAX);
+	expect_status(&some[0], 200);
+	raw_close(&some[0]);
+	raw_close(&some[2]);
+	await_body_bytes(f, 0);
+	expect_healthy(f);
+}
+
+static void test_small_body_keeps_its_block(void **state)
+{
+	struct fixture *f = *state;
+	struct raw raw = raw_open(f);
+
+	for (int i = 0; i < 3; i++) {
+		send_post(&raw, "/size", "", 1000);
+		expect_status(&raw, 200);
+		assert_int_equal(http_server_body_bytes(f->server), 1024);
+		again(&raw);
+	}
+	raw_close(&raw);
+	await_body_bytes(f, 0);
+}
+
+static void test_dropped_body_is_given_back(void **state)
+{
+	struct fixture *f = *state;
+	struct raw raw = raw_open(f);
+
+	send_post(&raw, "/forget", "", BODY_MAX);
+	pump_until(f, &f->n_handled, 1);
+	assert_int_equal(http_server_body_bytes(f->server), 0);
+	answer_later(f);
+	expect_status(&raw, 200);
+	again(&raw);
+	send_post(&raw, "/size", "", 5);
+	expect_status(&raw, 200);
+	expect_text(&raw, "\r\n\r\n5");
+	/* And once more for one that leaves. */
+	again(&raw);
+	send_post(&raw, "/forget", "", BODY_MAX);
+	pump_until(f, &f->n_handled, 3);
+	raw_close(&raw);
+	pump_until(f, &f->n_gone, 1);
+	await_body_bytes(f, 0);
+}
+
+/* --- limits that change ------------------------------------------------------------------------------------------- */
+
+static void test_limits_change(void **state)
+{
+	struct fixture *f = *state;
+	struct raw old = raw_open(f), fresh;
+
+	send_post(&old, "/size", "", BODY_MAX);
+	expect_status(&old, 200);
+	again(&old);
+	/* More than the library's own limit for a connection that was there before. */
+	http_server_set_limits(f->server, 80 << 20, DEADLINE_US);
+	send_post(&old, "/size", "", 70 << 20);
+	expect_status(&old, 200);
+	expect_text(&old, "\r\n\r\n73400320");
+	again(&old);
+	http_server_set_limits(f->server, 1000, READ_TIMEOUT_US);
+	send_post(&old, "/size", "", 1000);
+	expect_status(&old, 200);
+	again(&old);
+	send_post(&old, "/size", "", 1001);
+	expect_status(&old, 413);
+	raw_close(&old);
+	fresh = raw_open(f);
+	send_post(&fresh, "/size", "", 1001);
+	expect_status(&fresh, 413);
+	raw_close(&fresh);
+}
+
+static void test_limits_change_under_a_body(void **state)
+{
+	struct fixture *f = *state;
+	struct raw raw = raw_open(f);
+
+	send_part(&raw, 2000);
+	await_body_bytes(f, 2048);
+	http_server_set_limits(f->server, 1000, READ_TIMEOUT_US);
+	raw_text(&raw, "x");
+	raw_await(&raw, false);
+	expect_status(&raw, 413);
+	raw_close(&raw);
+	/* The time for the next one is new as well. */
+	raw = raw_open(f);
+	raw_text(&raw, "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhel");
+	expect_status(&raw, 408);
+	raw_close(&raw);
+}
+
 /* --- many ------------------------------------------------------------------------------------------------------ */
 
 static void test_too_many_connections_hear_503(void **state)
@@ -1068,6 +1252,7 @@ static void test_free_inside_the_handler_unanswered(void **state)
 }
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define BOUNDED(fn) cmocka_unit_test_setup_teardown(fn, setup_bounded, teardown)
 
 int main(void)
 {
@@ -1087,6 +1272,7 @@ int main(void)
 		TEST(test_expect_100_continue),
 		TEST(test_expect_is_refused_without_100),
 		TEST(test_bad_inputs),
+		TEST(test_blank_behind_a_header_name),
 		TEST(test_right_key_is_let_in),
 		TEST(test_answer_survives_a_body_still_being_sent),
 		TEST(test_chunks_over_the_limit),
@@ -1108,6 +1294,11 @@ int main(void)
 		TEST(test_half_close_right_behind_the_request),
 		TEST(test_left_in_mid_body),
 		TEST(test_left_before_a_big_reply_is_read),
+		BOUNDED(test_bodies_together_are_bounded),
+		BOUNDED(test_small_body_keeps_its_block),
+		BOUNDED(test_dropped_body_is_given_back),
+		BOUNDED(test_limits_change),
+		BOUNDED(test_limits_change_under_a_body),
 		TEST(test_too_many_connections_hear_503),
 		TEST(test_flood_of_connections),
 		TEST(test_pseudorandom_bytes),
