@@ -12,7 +12,8 @@
  * The gateway chooses the id before it asks anybody, so `add` may be sent again and again, to any judicator: the task is
  * there once. With an Idempotency-Key the id follows from user and key, so the client may repeat as well.
  *
- * A submission can be large: it is dropped as soon as it is added, a waiting client costs little.
+ * A submission can be large: its body is dropped as soon as it is parsed, the task as soon as it is added; a waiting client
+ * costs little.
  */
 #include "roles/gateway/gateway_int.h"
 
@@ -215,6 +216,7 @@ void tasks_on_post(const struct route_match *match, struct http_request *http)
 		visit_problem(v, &problem);
 		return;
 	}
+	http_request_drop_body(http);
 	v->until_us = loop_now_us(v->g->loop) + v->wait_us;
 	task = record_data(v->task);
 	if (!waiting_refused(v) && choose_id(v, task->user))
