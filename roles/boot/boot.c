@@ -21,6 +21,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "proc/keeper.h"
@@ -148,15 +149,23 @@ static int kill_leftovers(struct boot *boot)
 	return 0;
 }
 
-/* Readable for the service after it has dropped its privileges: it reads the file again at SIGHUP. */
+/* Root's, and readable by boot.user's group: the service reads it again at SIGHUP, after it has dropped its privileges. It must
+ * never be able to write it: the next start of the service reads the file as root, and runs the helper it names. */
+static int hand_to_service(const struct boot *boot, const char *path)
+{
+	if (geteuid() != 0)
+		return 0;
+	return lchown(path, 0, boot->user.gid) < 0 || chmod(path, 0640) < 0 ? -errno : 0;
+}
+
 static int write_config(struct boot *boot, const struct cfg *cfg, const struct service *service)
 {
 	char *path cleanup(mem_freep) = run_path(boot, service->name, ".conf");
 	/* boot's own options too: a service that drains must know its stop_timeout. */
 	int error = cfg_write_file(cfg, path, service->role->service | CFG_BOOT);
 
-	if (!error && geteuid() == 0 && lchown(path, boot->user.uid, boot->user.gid) < 0)
-		error = -errno;
+	if (!error)
+		error = hand_to_service(boot, path);
 	return error ? fail(boot, "write-configuration", path, error) : 0;
 }
 

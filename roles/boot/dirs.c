@@ -6,6 +6,10 @@
  * read the generated files) can never disagree. Making happens once, in boot, before anything else runs. A
  * directory that exists is somebody's decision and is left alone; one that we make gets its mode and owner on
  * creation, through its descriptor.
+ *
+ * One decision is not left alone: started as root, boot and the services read files in RUN as root, so nobody but root may be able to
+ * put others there, whether in RUN itself or by renaming what is on the way to it. A state directory made by an
+ * earlier version may belong to boot.user and hold RUN: that is refused before anything is opened there.
  */
 #include "roles/boot/dirs.h"
 
@@ -177,6 +181,64 @@ static int make_path(const char *path, mode_t mode, const struct user *owner, st
 	return log_made(log, path, error);
 }
 
+static int log_unsafe(struct log *log, const char *run, const char *path, const char *why)
+{
+	char quoted[LOG_QUOTE_MAX], run_quoted[LOG_QUOTE_MAX];
+
+	log_error(log, "boot-failed",
+		"step=check-directory path=%s run_dir=%s error=\"%s: whoever can change it could "
+		"have "
+		"root run anything\" hint=\"look through it, then: chown root:root '%s' && chmod "
+		"755 "
+		"'%s'; or choose another place with boot.run_dir\"",
+		log_quote(str_from(path), quoted), log_quote(str_from(run), run_quoted), why, path,
+		path);
+	return -EPERM;
+}
+
+/* NULL, or what is wrong with the directory `level` steps above RUN. Further up they may be an ordinary user's: whoever starts us as
+ * root from his home trusts himself. boot.user is the one who must not. */
+static const char *weakness(const struct stat *st, unsigned level, const struct user *user)
+{
+	bool by_all = st->st_mode & S_IWOTH && (level == 0 || !(st->st_mode & S_ISVTX));
+	bool by_group = st->st_mode & S_IWGRP && (level == 0 || st->st_gid == user->gid);
+
+	if (st->st_uid != 0 && level < 2)
+		return "it is not root's";
+	if (st->st_uid != 0 && st->st_uid == user->uid)
+		return "it is boot.user's";
+	return by_all || (by_group && st->st_gid != 0) ? "others may write there" : NULL;
+}
+
+static int check_way(const char *run, const char *way, const struct user *user, struct log *log)
+{
+	char *path cleanup(mem_freep) = mem_strdup(way);
+	struct stat st;
+
+	for (unsigned level = 0;; level++) {
+		char *slash = strrchr(path, '/');
+		const char *why;
+
+		if (stat(path, &st) < 0)
+			return log_made(log, path, -errno);
+		why = weakness(&st, level, user);
+		if (why)
+			return log_unsafe(log, run, path, why);
+		if (path[1] == '\0')
+			return 0;
+		slash[slash == path] = '\0';
+	}
+}
+
+/* As it is written and as it really is: links on the way lie in directories too. */
+static int check_run_dir(const char *run, const struct user *user, struct log *log)
+{
+	char *real cleanup(mem_freep) = realpath(run, NULL);
+	int error = real ? check_way(run, real, user, log) : log_made(log, run, -errno);
+
+	return error ? error : check_way(run, run, user, log);
+}
+
 static int make_service_dirs(const struct cfg *cfg, const struct service *service,
 	const struct user *user, struct log *log)
 {
@@ -194,10 +256,13 @@ static int make_service_dirs(const struct cfg *cfg, const struct service *servic
 int dirs_make(const struct cfg *cfg, const struct service *services, size_t n,
 	const struct user *user, struct log *log)
 {
-	int error = make_path(cfg_str(cfg, OPT_boot_dir), 0755, user, log);
+	const char *run = cfg_str(cfg, OPT_boot_run_dir);
+	int error = make_path(cfg_str(cfg, OPT_boot_dir), 0755, NULL, log);
 
 	if (!error)
-		error = make_path(cfg_str(cfg, OPT_boot_run_dir), 0755, NULL, log);
+		error = make_path(run, 0755, NULL, log);
+	if (!error && geteuid() == 0)
+		error = check_run_dir(run, user, log);
 	for (size_t i = 0; i < n && !error; i++)
 		error = make_service_dirs(cfg, &services[i], user, log);
 	return error;

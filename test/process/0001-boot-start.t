@@ -28,7 +28,13 @@ for service in $SERVICES; do
 	pid=$(pid_in "$run/$service.pid")
 	check "$service is boot's child" is "$(awk '/^PPid/ {print $2}' "/proc/$pid/status")" "$boot"
 	check "$service has a session of its own" is "$(ps -o sid= -p "$pid" | tr -d ' ')" "$pid"
-	check "$service.conf is private" is "$(mode "$run/$service.conf")" 600
+	if [ "$(id -u)" = 0 ]; then
+		check "$service.conf is root's, readable by the service's group" \
+			is "$(stat -c '%a %u %g' "$run/$service.conf")" "640 0 $(id -g nobody)"
+	else
+		check "$service.conf is private" is "$(mode "$run/$service.conf")" 600
+	fi
+	check "$service.pid is private" is "$(mode "$run/$service.pid")" 600
 	check "$service has its run directory" is "$(mode "$run/$service")" 700
 	check "$service may gain no privileges" grep -q '^NoNewPrivs:[[:space:]]*1' "/proc/$pid/status"
 	if [ "$(id -u)" = 0 ]; then
@@ -36,6 +42,7 @@ for service in $SERVICES; do
 	fi
 done
 check "the secret is private" is "$(mode "$state/secret")" 600
+check "DIR and RUN are whose who started it" is "$(stat -c '%a %u' "$state" "$run" | sort -u)" "755 $(id -u)"
 check "the secret is 64 hex digits" grep -qxE '[0-9a-f]{64}' "$state/secret"
 secret=$(cat "$state/secret")
 

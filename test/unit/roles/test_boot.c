@@ -373,7 +373,7 @@ static void services_get_their_file(void **state)
 	set(f, OPT_boot_stop_timeout, "7s"); /* what a draining service must know */
 	start_and_wait(f);
 	assert_true(has_logged(f, expected));
-	assert_int_equal(mode_of(conf), 0600);
+	assert_int_equal(mode_of(conf), geteuid() == 0 ? 0640 : 0600);
 	cfg_load_file(cfg, conf, &errors);
 	assert_int_equal(errors.count, 0);
 	assert_int_equal(cfg_int(cfg, OPT_executor_slots), 3);
@@ -399,6 +399,94 @@ static void directories_are_made(void **state)
 
 		assert_int_equal(mode_of(path), rows[i].mode);
 	}
+}
+
+/* What a service is told belongs to root, at the start and after a reload; what leads to it too. */
+static void user_can_change_nothing_of_boots(void **state)
+{
+	static const char *const names[] = {
+		"", "/run", "/run/first.conf", "/run/first.pid", "/run/boot.lock"};
+	struct fixture *f = *state;
+	struct user nobody;
+	struct stat st;
+
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(user_find("nobody", &nobody), 0);
+	start_and_wait(f);
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+			char *path cleanup(mem_freep) = mem_printf("%s%s", f->state, names[i]);
+
+			assert_int_equal(stat(path, &st), 0);
+			assert_int_equal(st.st_uid, 0);
+			assert_int_equal(st.st_mode & 022, 0);
+			if (strstr(path, ".conf"))
+				assert_int_equal(st.st_gid, nobody.gid);
+			else if (i > 2)
+				assert_int_equal(st.st_mode & 077, 0);
+		}
+		boot_reload(f->boot, f->cfg);
+	}
+}
+
+static void run_below_a_users_directory_is_refused(void **state)
+{
+	static const struct {
+		const char *name; /* below the test's directory */
+		bool given;       /* to boot.user */
+		mode_t mode;
+		bool refused;
+	} rows[] = {
+		{"/state/run", false, 0755, false},
+		{"/state/run", true, 0755, true},
+		{"/state/run", false, 0777, true},
+		{"/state", true, 0755, true},
+		{"/state", false, 0777, true},
+		{"/state", false, 01777, false},
+		{"", true, 0755, true},
+		{"", false, 0777, true},
+	};
+	struct fixture *f = *state;
+	struct user nobody;
+
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(user_find("nobody", &nobody), 0);
+	assert_int_equal(mkdir(f->state, 0755), 0);
+	assert_int_equal(mkdir(f->run, 0755), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char *path cleanup(mem_freep) = mem_printf("%s%s", f->dir, rows[i].name);
+
+		assert_int_equal(chmod(path, rows[i].mode), 0);
+		assert_int_equal(chown(path, rows[i].given ? nobody.uid : 0, 0), 0);
+		assert_int_equal(start(f, &f->boot), rows[i].refused ? BOOT_EXIT_FAILED : 0);
+		assert_int_equal(has_logged(f, "step=check-directory"), rows[i].refused);
+		assert_int_equal(has_logged(f, "chown root:root"), rows[i].refused);
+		boot_free(take_ptr(&f->boot));
+		turn_until(f, !has_children());
+		f->logged.len = 0;
+		assert_int_equal(chmod(path, 0755), 0);
+		assert_int_equal(chown(path, 0, 0), 0);
+	}
+}
+
+/* The link itself lies in a directory of boot.user's, who could make it point elsewhere. */
+static void run_through_a_users_link_is_refused(void **state)
+{
+	struct fixture *f = *state;
+	char *real cleanup(mem_freep) = mem_printf("%s/real", f->dir);
+	struct user nobody;
+
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(user_find("nobody", &nobody), 0);
+	assert_int_equal(mkdir(f->state, 0755), 0);
+	assert_int_equal(mkdir(real, 0755), 0);
+	assert_int_equal(symlink(real, f->run), 0);
+	assert_int_equal(chown(f->state, nobody.uid, nobody.gid), 0);
+	assert_int_equal(start(f, &f->boot), BOOT_EXIT_FAILED);
+	assert_true(has_logged(f, "step=check-directory"));
 }
 
 static void second_boot_is_refused(void **state)
@@ -521,6 +609,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(secret_is_made_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(services_get_their_file, setup, teardown),
 		cmocka_unit_test_setup_teardown(directories_are_made, setup, teardown),
+		cmocka_unit_test_setup_teardown(user_can_change_nothing_of_boots, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			run_below_a_users_directory_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			run_through_a_users_link_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(second_boot_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(stops_in_reverse_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(leftovers_are_killed, setup, teardown),
