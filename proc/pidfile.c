@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -30,9 +31,22 @@
 #define KILL_WAIT_MS 2000
 #define CMDLINE_MAX 8192
 
+/* A read lock needs no more than reading, and keeps our write lock out: nobody else may open the file, one that an earlier version
+ * left open to all included. */
 static int pidfile_open(const char *path)
 {
-	return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0644);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+	struct stat st;
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_mode & 077 && st.st_uid == geteuid() &&
+		fchmod(fd, 0600) < 0) {
+		int error = errno;
+
+		close(fd);
+		errno = error;
+		return -1;
+	}
+	return fd;
 }
 
 int pidfile_lock(const char *path, int *out)

@@ -3,7 +3,7 @@
  * pidfile - a pid in a file, and the advisory lock that says who may touch the service.
  *
  * Locks are open-file-description locks (fcntl F_OFD_SETLK): they follow the descriptor, not the process, and
- * do not survive it. Locks have no unlock event: try again.
+ * do not survive it. Locks have no unlock event: try again. The file is its owner's alone (0600): whoever may read it may lock it.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 
 #define PIDFILE_E_LOCKED 1
 
-/* Takes the lock (made 0644 when missing); the descriptor holds it. 0, PIDFILE_E_LOCKED or -errno. */
+/* Takes the lock (the file is made when missing, and made 0600 when it is ours); the descriptor holds it. 0, PIDFILE_E_LOCKED or -errno. */
 int pidfile_lock(const char *path, int *fd) must_check;
 /* Writes pid and a newline through a locked descriptor; a reader never sees half a number. */
 int pidfile_write(int fd, pid_t pid) must_check;

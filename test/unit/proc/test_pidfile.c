@@ -75,6 +75,28 @@ static void locks_exclude_within_one_process(void **state)
 	pidfile_unlock(&second);
 }
 
+/* Whoever may read the file may lock it. An earlier version made it 0644. */
+static void others_cannot_open_it(void **state)
+{
+	struct place *p = *state;
+	struct stat st;
+	int fd;
+
+	assert_int_equal(pidfile_lock(p->path, &fd), 0);
+	pidfile_unlock(&fd);
+	assert_int_equal(stat(p->path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(chmod(p->path, 0644), 0);
+	assert_int_equal(pidfile_clear(p->path), 0);
+	assert_int_equal(stat(p->path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(chmod(p->path, 0644), 0);
+	assert_int_equal(pidfile_lock(p->path, &fd), 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	pidfile_unlock(&fd);
+}
+
 static void unlock_ends_it_for_every_copy(void **state)
 {
 	struct place *p = *state;
@@ -117,17 +139,12 @@ static void lock_dies_with_its_holder(void **state)
 	close(ready[1]);
 }
 
-static void file_is_made_and_readable(void **state)
+static void file_is_made_empty(void **state)
 {
 	struct place *p = *state;
-	mode_t mask = umask(022);
-	struct stat st;
 	int fd;
 
 	assert_int_equal(pidfile_lock(p->path, &fd), 0);
-	umask(mask);
-	assert_int_equal(fstat(fd, &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0644);
 	assert_int_equal(pidfile_read(p->path), -1);
 	pidfile_unlock(&fd);
 }
@@ -259,9 +276,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(locks_exclude_within_one_process, setup, teardown),
+		cmocka_unit_test_setup_teardown(others_cannot_open_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(unlock_ends_it_for_every_copy, setup, teardown),
 		cmocka_unit_test_setup_teardown(lock_dies_with_its_holder, setup, teardown),
-		cmocka_unit_test_setup_teardown(file_is_made_and_readable, setup, teardown),
+		cmocka_unit_test_setup_teardown(file_is_made_empty, setup, teardown),
 		cmocka_unit_test_setup_teardown(errors_are_negative, setup, teardown),
 		cmocka_unit_test_setup_teardown(number_comes_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(garbage_is_no_pid, setup, teardown),
