@@ -294,6 +294,12 @@ unsigned gateway_port(const struct gateway *g)
 	return http_server_port(g->server);
 }
 
+void gateway_set_limits(struct gateway *g, int64_t body_max, int64_t read_timeout_us)
+{
+	if (g->server)
+		http_server_set_limits(g->server, body_max, read_timeout_us);
+}
+
 void gateway_maybe_stopped(struct gateway *g)
 {
 	if (g->stopping && list_is_empty(&g->visits))

@@ -29,6 +29,8 @@ struct gateway_options {
 int gateway_new(
 	struct loop *loop, const struct gateway_options *options, struct gateway **out) must_check;
 unsigned gateway_port(const struct gateway *gateway);
+/* SIGHUP: from the next header or piece of a body on. Harmless when it has stopped. */
+void gateway_set_limits(struct gateway *gateway, int64_t body_max, int64_t read_timeout_us);
 /* Stops accepting, answers the waiters with what there is, then on_stopped once (after 5 s in any case);
  * the gateway may be freed inside. */
 void gateway_stop(struct gateway *gateway, void (*on_stopped)(void *arg), void *arg);

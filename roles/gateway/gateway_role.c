@@ -115,6 +115,14 @@ static void stop(void *state)
 	gateway_stop(s->gateway, on_stopped, s);
 }
 
+static void reload(void *state, const struct cfg *cfg)
+{
+	struct gateway_state *s = state;
+
+	gateway_set_limits(s->gateway, cfg_int(cfg, OPT_gateway_body_max),
+		cfg_int(cfg, OPT_gateway_read_timeout));
+}
+
 const struct role gateway_role = {
 	.name = "gateway",
 	.summary = "serves the HTTP interface for people and programs",
@@ -123,5 +131,6 @@ const struct role gateway_role = {
 	.prepare = prepare,
 	.start = start,
 	.stop = stop,
+	.reload = reload,
 	.free = state_free,
 };
