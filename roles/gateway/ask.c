@@ -12,11 +12,15 @@
  *                  pausing
  *
  * With a choice of judicators none may keep a question for longer than ATTEMPT_US: a silent one must not eat the whole budget.
+ * A question that our own transport does not take, since its line is full, says nothing about a judicator: the same one is asked
+ * again after a pause, and the client is told "busy".
  * The end of the budget is decided when an attempt fails, never in the pause, so the last answer's reason can be passed on.
  *
  * Not every refusal is the client's: only those in `passed` are handed on as they are.
  */
 #include "roles/gateway/gateway_int.h"
+
+#include <errno.h>
 
 #define ATTEMPT_US (3 * US_PER_S)
 #define ATTEMPT_MIN_US (100 * US_PER_MS)
@@ -85,6 +89,12 @@ static void ask_finish(struct ask *ask, struct rpc_answer *answer)
 
 /* --- attempts -------------------------------------------------------------------------------------------------- */
 
+/* The budget allows another try after the pause. */
+static bool has_time(const struct ask *ask, int64_t pause_us)
+{
+	return loop_now_us(ask->g->loop) + pause_us + ATTEMPT_MIN_US <= ask->deadline_us;
+}
+
 /* How long to wait before the next try, or -1: there is none. */
 static int64_t next_pause_us(struct ask *ask, const struct rpc_answer *answer)
 {
@@ -99,15 +109,20 @@ static int64_t next_pause_us(struct ask *ask, const struct rpc_answer *answer)
 		return -1;
 	if (ask->failures % g->peers.n == 0)
 		pause_us = backoff_next(&ask->backoff, g->loop);
-	if (loop_now_us(g->loop) + pause_us + ATTEMPT_MIN_US > ask->deadline_us)
-		return -1;
-	return pause_us;
+	return has_time(ask, pause_us) ? pause_us : -1;
+}
+
+static void pause_or_finish(struct ask *ask, int64_t pause_us, struct rpc_answer *answer)
+{
+	if (pause_us < 0)
+		ask_finish(ask, answer);
+	else
+		timer_start(&ask->pause, pause_us);
 }
 
 static void on_answer(void *arg, struct rpc_answer *answer)
 {
 	struct ask *ask = arg;
-	int64_t pause_us;
 
 	ask->op = NULL;
 	if (answer->failure != RPC_OK && answer->failure != RPC_REJECTED) {
@@ -115,11 +130,25 @@ static void on_answer(void *arg, struct rpc_answer *answer)
 			rpc_methods[ask->method].name, rpc_failure_name(answer->failure));
 		peers_failed(&ask->g->peers, ask->address);
 	}
-	pause_us = next_pause_us(ask, answer);
-	if (pause_us < 0)
-		ask_finish(ask, answer);
-	else
-		timer_start(&ask->pause, pause_us);
+	pause_or_finish(ask, next_pause_us(ask, answer), answer);
+}
+
+static void on_not_sent(struct ask *ask)
+{
+	struct rpc_answer answer = {.failure = RPC_REFUSED, .problem = {.code = ""}};
+	int error = ask->not_sent;
+	int64_t pause_us;
+
+	ask->not_sent = 0;
+	if (error != -EAGAIN) { /* an address that is none: the next may be one */
+		on_answer(ask, &answer);
+		return;
+	}
+	answer.failure = RPC_UNAVAILABLE;
+	problem_set(&answer.problem, 503, "busy", "",
+		"This gateway has too many questions open. Try again in a moment.");
+	pause_us = backoff_next(&ask->backoff, ask->g->loop);
+	pause_or_finish(ask, has_time(ask, pause_us) ? pause_us : -1, &answer);
 }
 
 static void attempt(struct ask *ask)
@@ -136,7 +165,7 @@ static void attempt(struct ask *ask)
 	r = rpc_call(g->loop, g->transport, ask->address, ask->method, ask->request,
 		limit_us - rpc_methods[ask->method].timeout_us, on_answer, ask, &ask->op);
 	if (r) {
-		ask->not_sent = true; /* told from the loop, like every failure */
+		ask->not_sent = r; /* told from the loop, like every failure */
 		timer_start(&ask->pause, 0);
 	}
 }
@@ -144,14 +173,11 @@ static void attempt(struct ask *ask)
 static void on_pause_over(void *arg)
 {
 	struct ask *ask = arg;
-	struct rpc_answer none = {.failure = RPC_REFUSED, .problem = {.code = ""}};
 
-	if (!ask->not_sent) {
+	if (ask->not_sent)
+		on_not_sent(ask);
+	else
 		attempt(ask);
-		return;
-	}
-	ask->not_sent = false;
-	on_answer(ask, &none);
 }
 
 void ask_start(struct ask *ask, struct gateway *g, enum rpc_method method, const void *request,

@@ -47,7 +47,7 @@ struct ask { /* embedded; zero-initialised = idle */
 	unsigned failures;
 	struct backoff backoff;
 	struct timer pause;
-	bool not_sent; /* the transport refused to take it */
+	int not_sent; /* why the transport did not take it (-errno); 0 = it did */
 	struct op *op;
 	ask_done_fn *done;
 	void *arg;

@@ -23,10 +23,11 @@
  * A visit whose wait is over leaves its entry for g->due; at the end of the turn all of those are looked up together.
  *
  * WATCH_MAX is below the 4096 items of a get because each growth sends the whole set again: it bounds that cost to some
- * twenty kilobytes, and twenty thousand waiting clients still hold no more than forty connections.
+ * twenty kilobytes, and twenty thousand waiting clients still hold no more than eighty connections (forty watchers, two each).
  */
 #include "roles/gateway/gateway_int.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -212,17 +213,23 @@ static void watcher_touch(struct watcher *w)
 		loop_defer(w->g->loop, &w->send);
 }
 
-static void watcher_failed(struct watcher *w, struct held *held, const char *why)
+/* Its get is over without an answer; what it was for is sent again, after a pause. */
+static void watcher_again(struct watcher *w, struct held *held, const char *why)
 {
 	log_debug(
 		w->g->log, "watch_failed", "judicator=%s ids=%u why=%s", held->address, w->n, why);
-	peers_failed(&w->g->peers, held->address);
 	if (held != w->newest)
 		return;
 	w->newest = NULL;
 	w->grown = true;
 	if (w->n && !timer_is_armed(&w->pause))
 		timer_start(&w->pause, backoff_next(&w->backoff, w->g->loop));
+}
+
+static void watcher_failed(struct watcher *w, struct held *held, const char *why)
+{
+	peers_failed(&w->g->peers, held->address);
+	watcher_again(w, held, why);
 }
 
 /* The newest has been answered. Nothing in it although its time was not over: the two came to the judicator in the other order, or
@@ -324,6 +331,10 @@ static void watcher_send(struct watcher *w)
 	r = rpc_call(g->loop, g->transport, held->address, RPC_get, &request,
 		g->wait_us + HELD_MARGIN_US - rpc_methods[RPC_get].timeout_us, on_answer, held,
 		&held->op);
+	if (r == -EAGAIN) { /* our own line is full: that says nothing about the judicator */
+		watcher_again(w, held, "line_full");
+		return;
+	}
 	if (r) {
 		watcher_failed(w, held, strerror(-r));
 		return;

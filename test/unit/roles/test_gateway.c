@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,6 +44,10 @@ struct fixture {
 	int64_t epoch, seq;
 	/* what a scripted judicator saw and does */
 	unsigned n_adds, n_gets, n_held, fail_adds;
+	/* a transport whose line is full for so many calls */
+	struct transport narrow;
+	unsigned n_refused, refusals;
+	char asked[32]; /* the judicator it was given last */
 	struct rpc_call *held[8];
 	char ids[8][ID_LEN + 1];
 	bool stopped;
@@ -73,11 +78,29 @@ static void start_judicator(struct fixture *f)
 	assert_int_equal(judicator_new(f->loop, &options, &f->judicator), 0);
 }
 
+static int narrow_call(struct transport *t, const char *address, const char *method,
+	struct str body, int64_t timeout_us, transport_reply_fn *cb, void *arg, struct op **op)
+{
+	struct fixture *f = container_of(t, struct fixture, narrow);
+
+	if (f->n_refused && strcmp(f->asked, address) != 0)
+		fail_msg("moved from %s to %s", f->asked, address);
+	snprintf(f->asked, sizeof(f->asked), "%s", address);
+	if (f->n_refused < f->refusals) {
+		f->n_refused++;
+		return -EAGAIN;
+	}
+	return f->t_gateway->ops->call(
+		f->t_gateway, address, method, body, timeout_us, cb, arg, op);
+}
+
+static const struct transport_ops narrow_ops = {.name = "narrow", .call = narrow_call};
+
 static void start_gateway(
 	struct fixture *f, const char *judicators, int64_t body_max, unsigned waiting_max)
 {
 	struct gateway_options options = {
-		.transport = f->t_gateway,
+		.transport = f->narrow.ops ? &f->narrow : f->t_gateway,
 		.judicators = judicators,
 		.addresses = "127.0.0.1:0",
 		.hosts = "judge.example, exact.example:8443",
@@ -572,6 +595,11 @@ static void cancels(void **state)
 	client_receive(f, waiter);
 	assert_int_equal(waiter->status, 200);
 	assert_string_equal(text_of(waiter, "status"), "cancelled");
+	assert_int_equal(ask(f, c, "DELETE", path, NULL), 200); /* safe to repeat */
+	assert_string_equal(text_of(c, "status"), "cancelled");
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	task_path(c, path, "");
+	assert_int_equal(judge_all(f), 1);
 	ask(f, c, "DELETE", path, NULL);
 	assert_problem(c, 409, "task_done");
 	ask(f, c, "DELETE", "/api/v1/tasks/0123456789abcdef01234567", NULL);
@@ -952,6 +980,72 @@ static void passes_on_why(void **state)
 	client_free(c);
 }
 
+static void says_busy_when_its_own_line_is_full(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c;
+
+	f->narrow.ops = &narrow_ops;
+	f->refusals = UINT_MAX;
+	start_gateway(f, "j1:1,j2:1", 4096, 0);
+	c = client_new(f);
+	ask(f, c, "GET", "/healthz", NULL);
+	assert_problem(c, 503, "busy");
+	assert_in_range(f->n_refused, 3, 60); /* again, with pauses, and always the same one */
+	client_free(c);
+}
+
+static bool all_refused(void *arg)
+{
+	const struct fixture *f = arg;
+
+	return f->n_refused == f->refusals;
+}
+
+static void waits_for_its_own_line(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c, *waiting;
+	char path[128];
+
+	start_judicator(f);
+	f->narrow.ops = &narrow_ops;
+	f->refusals = 3;
+	start_gateway(f, "j1:1", 4096, 0);
+	c = client_new(f);
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	assert_int_equal(f->n_refused, 3);
+	waiting = client_new(f);
+	f->refusals = 6;
+	task_path(c, path, "?wait=10000");
+	client_send(f, waiting, "GET", path, "", STR_NULL);
+	turn_until(f, all_refused, f);
+	assert_int_equal(judge_all(f), 1);
+	client_receive(f, waiting);
+	assert_judged(waiting);
+	client_free(c);
+	client_free(waiting);
+}
+
+static void takes_new_limits(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c = client_new(f);
+
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	gateway_set_limits(f->gateway, 20, 5 * US_PER_S);
+	ask(f, c, "POST", "/api/v1/tasks", CPP);
+	assert_problem(c, 413, "body_too_large");
+	client_free(c);
+	c = client_new(f);
+	gateway_set_limits(f->gateway, 4096, 200 * US_PER_MS);
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	client_write(c, STR("POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\n"));
+	turn_until(f, client_is_answered, c);
+	assert_true(c->closed); /* a header that does not come in time */
+	client_free(c);
+}
+
 static void one_get_for_all_who_wait(void **state)
 {
 	struct fixture *f = *state;
@@ -1188,6 +1282,9 @@ int main(void)
 		with(says_that_nobody_is_there, setup_alone),
 		with(repeats_an_add_with_the_same_id, setup_alone),
 		with(passes_on_why, setup_alone),
+		with(says_busy_when_its_own_line_is_full, setup_alone),
+		with(waits_for_its_own_line, setup_alone),
+		with(takes_new_limits, setup),
 		with(one_get_for_all_who_wait, setup_alone),
 		with(waits_on_through_a_death, setup_alone),
 		with(a_post_is_answered_though_nobody_can_tell, setup_alone),
