@@ -109,11 +109,19 @@ static void stop(void *state)
 	judicator_stop(s->judicator, on_stopped, s);
 }
 
+static void reload(void *state, const struct cfg *cfg)
+{
+	struct judicator_state *s = state;
+
+	s->store->ops->set_reserve(s->store, cfg_int(cfg, OPT_judicator_reserve));
+}
+
 const struct role judicator_role = {
 	.name = "judicator",
 	.summary = "keeps the tasks, gives them to executors, and tells what came of them",
 	.service = CFG_JUDICATOR,
 	.start = start,
 	.stop = stop,
+	.reload = reload,
 	.free = state_free,
 };

@@ -1221,6 +1221,17 @@ static void shared_memory_is_one_store(void **state)
 	assert_int_equal(pending(h), 1);
 }
 
+static void the_reserve_may_be_set_at_any_time(void **state)
+{
+	struct store_hand *h = *state;
+
+	h->store->ops->set_reserve(h->store, 1);
+	add_many(h, 1, 2, "raw");
+	h->store->ops->set_reserve(h->store, 0);
+	add_many(h, 3, 1, "raw");
+	assert_int_equal(pending(h), 3);
+}
+
 /* --- the table ---------------------------------------------------------------------------------------------------------- */
 
 #define PROMISE(name)                                                                              \
@@ -1279,6 +1290,7 @@ static const struct {
 	PROMISE(closing_from_a_callback),
 	PROMISE(a_name_is_found),
 	PROMISE(shared_memory_is_one_store),
+	PROMISE(the_reserve_may_be_set_at_any_time),
 };
 
 static int run_row(const struct store_ops *ops)

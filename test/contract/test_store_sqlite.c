@@ -470,6 +470,26 @@ static void below_the_reserve_only_adds_are_refused(void **state)
 	assert_int_equal(add_task(h, &(struct task_words){.n = 4}).status, STORE_OK);
 }
 
+static void the_reserve_changes_while_open(void **state)
+{
+	struct store_hand *h = *state;
+	static const struct {
+		int64_t reserve_bytes;
+		enum store_status status;
+	} steps[] = {
+		{INT64_MAX / 2, STORE_E_FULL},
+		{4096, STORE_OK},
+		{INT64_MAX / 2, STORE_E_FULL},
+		{0, STORE_OK},
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(steps); i++) {
+		h->store->ops->set_reserve(h->store, steps[i].reserve_bytes);
+		assert_int_equal(
+			add_task(h, &(struct task_words){.n = i + 1}).status, steps[i].status);
+	}
+}
+
 static void limit_files(rlim_t bytes)
 {
 	struct rlimit limit;
@@ -1021,6 +1041,7 @@ int main(void)
 		TEST(a_durable_commit_is_one_fsync),
 		TEST(a_full_queue_is_said),
 		TEST(below_the_reserve_only_adds_are_refused),
+		TEST(the_reserve_changes_while_open),
 		TEST(a_full_disk_fails_only_what_does_not_fit),
 		TEST(a_failed_report_has_not_happened),
 		TEST(one_directory_has_one_store),

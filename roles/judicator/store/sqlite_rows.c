@@ -232,6 +232,16 @@ void sqlite_rows_set_now(struct sqlite_rows *s, int64_t now_us)
 	s->now_us = now_us;
 }
 
+void sqlite_rows_set_reserve(struct sqlite_rows *s, int64_t reserve_bytes)
+{
+	if (s->reserve_bytes == reserve_bytes)
+		return;
+	s->reserve_bytes = reserve_bytes;
+	/* What was believed is the answer to another question. */
+	s->was_room_asked = false;
+	s->has_room = true;
+}
+
 /* --- statements --- */
 
 static const struct {
@@ -929,7 +939,6 @@ int sqlite_rows_open(const struct sqlite_rows_options *options, struct sqlite_ro
 
 	s->rows.ops = &sqlite_rows_ops;
 	s->dir = mem_strdup(options->dir);
-	s->reserve_bytes = options->reserve_bytes;
 	s->has_room = true;
 	map_init(&s->seqs);
 	err = open_into(s, options);

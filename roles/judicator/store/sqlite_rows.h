@@ -12,10 +12,9 @@
 struct sqlite_rows;
 
 struct sqlite_rows_options {
-	const char *path;      /* of the database file */
-	bool writes;           /* creates and upgrades the file */
-	const char *dir;       /* whose file system must have room */
-	int64_t reserve_bytes; /* 0 = never ask */
+	const char *path; /* of the database file */
+	bool writes;      /* creates and upgrades the file */
+	const char *dir;  /* whose file system must have room */
 };
 
 #define SQLITE_ROWS_ERROR_MAX 400
@@ -28,6 +27,8 @@ struct rows *sqlite_rows_base(struct sqlite_rows *s);
 const char *sqlite_rows_error(const struct sqlite_rows *s);
 /* What time it is (loop_now_us), for how long the free space is believed. */
 void sqlite_rows_set_now(struct sqlite_rows *s, int64_t now_us);
+/* How much free space there must be for a new task; 0 = never ask, as at first. */
+void sqlite_rows_set_reserve(struct sqlite_rows *s, int64_t reserve_bytes);
 
 /* --- a writing transaction: begin, then for each operation save and either keep or undo, then commit or abort --- */
 int sqlite_rows_begin(struct sqlite_rows *s) must_check;

@@ -35,7 +35,7 @@ enum store_status {
 struct store_options {
 	struct log *log;       /* borrowed */
 	const char *dir;       /* sqlite: directory, exists */
-	int64_t reserve_bytes; /* sqlite: add is refused below this much free space */
+	int64_t reserve_bytes; /* sqlite: add is refused below this much free space; 0 = never */
 	int64_t max_retries;   /* counted losses before error */
 	/* Called from the loop behind the answers of verbs that changed tasks: ids whose readers would see a difference (one may
 	 * stand there twice), and a language for each task queued in it, added or returned: as many waiters as entries have
@@ -83,6 +83,9 @@ struct store_ops {
 	int (*open)(struct loop *loop, const struct store_options *options, struct store **out);
 	void (*close)(
 		struct store *store); /* finishes what was called (callbacks fire), then frees */
+	/* store_options.reserve_bytes anew, for all that has not begun to run: 0 = never refuse. No verb: it cannot fail and tells
+	 * nobody. */
+	void (*set_reserve)(struct store *store, int64_t reserve_bytes);
 	void (*add)(struct store *store, const struct msg_add_request *request, store_add_fn *cb,
 		void *arg);
 	void (*cancel)(struct store *store, struct id id, store_done_fn *cb, void *arg);

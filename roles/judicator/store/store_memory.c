@@ -502,6 +502,11 @@ static void mem_close(struct store *store)
 	loop_free_later(m->verbs.loop, free, m);
 }
 
+/* There is no disk that could be full. */
+static void mem_set_reserve(struct store *store unused, int64_t reserve_bytes unused)
+{
+}
+
 int store_memory_share(struct store *store, const struct store_options *options, struct store **out)
 {
 	struct mem_store *m = container_of(store, struct mem_store, verbs.store);
@@ -516,5 +521,6 @@ const struct store_ops store_memory = {
 	.name = "memory",
 	.open = mem_open,
 	.close = mem_close,
+	.set_reserve = mem_set_reserve,
 	VERBS_OPS,
 };

@@ -65,7 +65,7 @@ struct batch {
 	struct sqlite_store *store;
 	struct list ops;
 	int64_t now_us;
-	int64_t max_retries;
+	int64_t max_retries, reserve_bytes;
 	struct rules_changes changes;
 	struct store_sqlite_stats stats;
 	char error[SQLITE_ROWS_ERROR_MAX]; /* of the last failure, "" = none */
@@ -158,6 +158,7 @@ static void batch_run(struct pool_job *job, void *resource)
 	int err;
 
 	sqlite_rows_set_now(rows, b->now_us);
+	sqlite_rows_set_reserve(rows, b->reserve_bytes);
 	err = batch_txn(b, rows, NULL);
 	if (err >= 0)
 		return;
@@ -226,6 +227,7 @@ static struct batch *batch_take(struct sqlite_store *s)
 	b->store = s;
 	b->now_us = loop_now_us(s->verbs.loop);
 	b->max_retries = s->verbs.options.max_retries;
+	b->reserve_bytes = s->verbs.options.reserve_bytes;
 	list_init(&b->job.link);
 	list_init(&b->ops);
 	while (b->stats.operations < BATCH_MAX && (op = op_first(&s->waiting))) {
@@ -365,7 +367,6 @@ static int rows_open(struct sqlite_store *s, bool writes, struct sqlite_rows **o
 		.path = path,
 		.writes = writes,
 		.dir = s->verbs.options.dir,
-		.reserve_bytes = s->verbs.options.reserve_bytes,
 	};
 	char error[SQLITE_ROWS_ERROR_MAX], quoted[LOG_QUOTE_MAX];
 	int err = sqlite_rows_open(&options, out, error);
@@ -450,6 +451,12 @@ static void sqlite_close(struct store *store)
 	defer_cancel(&s->turn_end);
 	release(s);
 	loop_free_later(s->verbs.loop, free, s);
+}
+
+/* The writer hears of it with its next batch. */
+static void sqlite_set_reserve(struct store *store, int64_t reserve_bytes)
+{
+	self(store)->verbs.options.reserve_bytes = reserve_bytes;
 }
 
 /* --- the last lines of the log, again --- */
@@ -545,5 +552,6 @@ const struct store_ops store_sqlite = {
 	.name = "sqlite",
 	.open = sqlite_open,
 	.close = sqlite_close,
+	.set_reserve = sqlite_set_reserve,
 	VERBS_OPS,
 };
