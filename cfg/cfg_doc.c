@@ -26,7 +26,7 @@ static void add_wrapped(struct buf *out, const char *indent, struct str prose)
 	buf_add_char(out, '\n');
 }
 
-/* "0 to 256 tasks; default 0; SIGHUP reloads it" */
+/* "0 to 100 tasks; default 0; SIGHUP reloads it" */
 static void add_facts(struct buf *out, const struct cfg_row *row)
 {
 	cfg_value_range(out, row);

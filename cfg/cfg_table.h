@@ -49,7 +49,7 @@ void cfg_value_fini(struct cfg_value *value);
 /* True: *out is filled (fini it). False: `why` says what is wrong and what would be right. */
 bool cfg_value_parse(
 	const struct cfg_row *row, struct str text, struct cfg_value *out, struct buf *why);
-/* Says which values a row takes: "0 to 256 tasks", "100ms to 10m", "yes or no". */
+/* Says which values a row takes: "0 to 100 tasks", "100ms to 10m", "yes or no". */
 void cfg_value_range(struct buf *out, const struct cfg_row *row);
 /* value as it is written into a file, quoted where the file's grammar needs it. */
 void cfg_value_write(struct buf *out, const char *value);
