@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * keeper - keeps one service process running: start, restart with backoff, held while somebody has its pid file's
- * lock, ordered stop. The algorithm of design section 7; boot has one keeper a service.
+ * lock, ordered stop. Boot has one keeper a service (proc/README.md).
  *
  *   IDLE -> STARTING -> RUNNING -> (death) -> STARTING or BACKOFF -> STARTING ...
  *   STARTING -> HELD (the lock is somebody's; asked again every 100 ms) -> STARTING

@@ -17,7 +17,7 @@ struct judicator_options {
 	struct transport *transport; /* borrowed */
 	struct store *
 		store; /* borrowed; its on_changed must be judicator_on_changed with the judicator as arg */
-	bool leading;      /* does the leader's duties (by configuration; M3: by election) */
+	bool leading;      /* does the leader's duties (by configuration) */
 	int64_t expire_us; /* an executor silent for this long is declared dead */
 	int64_t drop_us;   /* a dead executor is hidden this long after; 0 = 10 min */
 };

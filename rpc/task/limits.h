@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * limits - the limits of a phase: wire names, defaults, maxima (design section 4). In a decoded task an absent limit
+ * limits - the limits of a phase: wire names, defaults, maxima (rpc/task/README.md). In a decoded task an absent limit
  * is 0; limits_fill() puts the defaults there. Nothing is unlimited.
  */
 #pragma once

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * result - what came of a task: the JSON an executor sends, the store keeps as it is and the gateway shows.
- * Field list in fields.def, shown in design section 9.
+ * Field list in fields.def, shown in rpc/task/README.md.
  */
 #pragma once
 

@@ -332,7 +332,7 @@ static bool normalise(struct record *record, const struct map *languages, struct
 	return true;
 }
 
-/* Things of the design that are still to come, so that they are refused for what they are and not as unknown. */
+/* Things that are still to come, so that they are refused for what they are and not as unknown. */
 static bool refuse_unsupported(const struct json *root, struct problem *problem)
 {
 	static const char *const phases[] = {"compile", "execute"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* result: the wire form of design section 9, and exact capture of both ends of a stream. */
+/* result: the wire form that rpc/task/README.md shows, and exact capture of both ends of a stream. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
