@@ -56,12 +56,6 @@ finish()
 	exit 0
 }
 
-skip_all()
-{
-	echo "1..0 # SKIP $1"
-	exit 0
-}
-
 # wait_until SECONDS COMMAND... : true as soon as the command is, false when the time is over.
 wait_until()
 {
