@@ -851,12 +851,12 @@ static void test_host_files_are_absent(void **state)
 
 	snprintf(own, sizeof(own), "%s", ((struct fixture *)*state)->dir);
 	run(*state, &o, "open", "/etc/shadow", own, "/proc/1/environ", "/proc/keys", "/sys",
-		"/root", "/home", "/work", "/etc/passwd");
+		"/root", "/home", "/srv", "/etc/passwd");
 	char want[512];
 	snprintf(want, sizeof(want),
 		"/etc/shadow ENOENT\n%s ENOENT\n/proc/1/environ ENOENT\n/proc/keys ok\n/sys "
 		"ENOENT\n"
-		"/root ENOENT\n/home ENOENT\n/work ENOENT\n/etc/passwd ok\n",
+		"/root ENOENT\n/home ENOENT\n/srv ENOENT\n/etc/passwd ok\n",
 		own);
 	assert_out(&o, want); /* keys is /dev/null */
 }
