@@ -359,6 +359,23 @@ static void judge_own_end(const struct box_run *run, struct box_result *r)
 		blame(r, BOX_L_PROCESSES, l->processes, l->processes);
 }
 
+/* Somebody else's memory killed it: other processes of the machine, or a limit on all of us. Without a count of its own that is so
+ * when the peak was nowhere near the limit. */
+static bool machine_ran_out(const struct box_slot_end *end, int64_t limit)
+{
+	if (end->oom_kills == 0)
+		return false;
+	if (end->has_limit_ooms)
+		return end->limit_ooms == 0;
+	return end->memory_bytes > 0 && end->memory_bytes < limit - limit / 4;
+}
+
+static void we_failed(struct box_result *r, const char *why)
+{
+	r->end = BOX_FAILED;
+	r->failure = why;
+}
+
 /* failed > output > memory > cpu > wall > killed > its own end */
 static void judge(const struct box_run *run, struct box_result *r)
 {
@@ -366,8 +383,7 @@ static void judge(const struct box_run *run, struct box_result *r)
 	const struct box_slot_end *end = &run->end;
 
 	if (end->failure) {
-		r->end = BOX_FAILED;
-		r->failure = end->failure;
+		we_failed(r, end->failure);
 		return;
 	}
 	if (end->status == -1)
@@ -376,6 +392,8 @@ static void judge(const struct box_run *run, struct box_result *r)
 		r->signal = WTERMSIG(end->status);
 	if (run->streams[0].seen > l->output_bytes)
 		over_limit(r, BOX_L_OUTPUT, l->output_bytes, l->output_bytes + 1);
+	else if (machine_ran_out(end, l->memory_bytes))
+		we_failed(r, "the machine ran out of memory");
 	else if (end->oom_kills > 0)
 		over_limit(r, BOX_L_MEMORY, l->memory_bytes, end->memory_bytes);
 	else if (end->cpu_us > l->cpu_us)

@@ -103,7 +103,10 @@ struct box_slot_end {
 	const char *failure; /* we failed: the reason; borrowed. All else may be unset then */
 	int status; /* of waitpid() for the main process; -1: it was killed by slot_kill() before it ended */
 	int64_t cpu_us, wall_us, memory_bytes;
-	uint64_t oom_kills;    /* of any process in the slot */
+	uint64_t
+		oom_kills; /* of any process in the slot, by its own limit or because the machine ran out */
+	uint64_t limit_ooms;   /* times its own limit was what ran out ... */
+	bool has_limit_ooms;   /* ... when that is known; else the peak has to tell */
 	uint64_t pids_refused; /* forks refused by the limit on processes */
 	int files_fd; /* sealed, checked bundle, owned by the callee; -1 = nothing was collected */
 	bool files_refused; /* collecting met a bound: more than collect_max bytes, too many files, too deep */

@@ -339,6 +339,8 @@ static void take_sample(struct box_slot *slot, const struct cgroup_sample *sampl
 	end->cpu_us = without_launcher(slot, sample->cpu_us);
 	end->memory_bytes = sample->memory_bytes;
 	end->oom_kills = sample->oom_kills;
+	end->limit_ooms = sample->limit_ooms;
+	end->has_limit_ooms = sample->has_limit_ooms;
 	end->pids_refused = sample->pids_refused;
 }
 

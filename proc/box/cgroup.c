@@ -204,7 +204,7 @@ static int read_reading(int fd, const char *key, int64_t *out)
 int cgroup_sample(const struct cgroup_ops *ops, const int readings[CGROUP_READINGS],
 	struct cgroup_sample *out)
 {
-	int64_t peak = 0, oom = 0, pids = 0;
+	int64_t peak = 0, oom = 0, own = 0, pids = 0;
 	int error;
 
 	*out = (struct cgroup_sample){0};
@@ -213,10 +213,14 @@ int cgroup_sample(const struct cgroup_ops *ops, const int readings[CGROUP_READIN
 		error = read_reading(readings[CGROUP_PEAK], NULL, &peak);
 	if (error == 0)
 		error = read_reading(readings[CGROUP_OOM], "oom_kill", &oom);
+	if (error == 0 && ops->limit_oom_key)
+		error = read_reading(readings[CGROUP_OOM], ops->limit_oom_key, &own);
 	if (error == 0)
 		error = read_reading(readings[CGROUP_PIDS], "max", &pids);
 	out->memory_bytes = peak;
 	out->oom_kills = (uint64_t)oom;
+	out->limit_ooms = (uint64_t)own;
+	out->has_limit_ooms = ops->limit_oom_key != NULL;
 	out->pids_refused = (uint64_t)pids;
 	return error;
 }

@@ -24,8 +24,10 @@ enum cgroup_limit { CGROUP_MEMORY_MAX, CGROUP_SWAP_MAX, CGROUP_PIDS_MAX, CGROUP_
 
 struct cgroup_sample {
 	int64_t cpu_us;
-	int64_t memory_bytes; /* peak */
-	uint64_t oom_kills;
+	int64_t memory_bytes;  /* peak */
+	uint64_t oom_kills;    /* of members, by whichever limit or shortage */
+	uint64_t limit_ooms;   /* times the leaf's own limit left no way out ... */
+	bool has_limit_ooms;   /* ... if the kernel counts that */
 	uint64_t pids_refused; /* forks refused by the limit */
 };
 
@@ -61,7 +63,9 @@ struct cgroup_ops {
 	const struct cgroup_file *readings, *limits;
 	unsigned n_readings, n_limits;
 	const char *cpu_key; /* line of the CPU file holding us; NULL: the file is nanoseconds */
-	bool swap_is_total;  /* the swap limit counts memory too (v1), or swap alone (v2) */
+	/* Line of the OOM file that counts the leaf's own out-of-memory states only; NULL: there is none. */
+	const char *limit_oom_key;
+	bool swap_is_total; /* the swap limit counts memory too (v1), or swap alone (v2) */
 };
 
 extern const struct cgroup_ops cgroup_v1;

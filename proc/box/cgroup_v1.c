@@ -5,7 +5,8 @@
  *
  * Facts the choice of files rests on: cpuacct.usage counts every descendant in nanoseconds; the oom_kill line of
  * memory.oom_control is the only exact sign of an OOM kill (failcnt stays 0 when memory and memsw limits are equal,
- * and counts plain reclaim otherwise); a peak at the limit is no sign, page cache reaches it too.
+ * and counts plain reclaim otherwise); a peak at the limit is no sign, page cache reaches it too. But the line counts members killed by any OOM killer, and a
+ * peak far from the limit does tell that it was not the limit's.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -60,5 +61,6 @@ const struct cgroup_ops cgroup_v1 = {
 	.limits = limits,
 	.n_limits = ARRAY_SIZE(limits),
 	.cpu_key = NULL,
+	.limit_oom_key = NULL,
 	.swap_is_total = true,
 };

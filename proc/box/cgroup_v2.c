@@ -13,6 +13,9 @@
  *
  * Leaves are never reused after a kill, and programs join by cgroup.procs, not by CLONE_INTO_CGROUP: after one write
  * to cgroup.kill kernels of 2025 kill every later child cloned into that group at birth.
+ *
+ * oom_kill counts members killed by any OOM killer, the whole machine's included; oom counts in the group whose limit was
+ * reached.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -159,5 +162,6 @@ const struct cgroup_ops cgroup_v2 = {
 	.limits = limits,
 	.n_limits = ARRAY_SIZE(limits),
 	.cpu_key = "usage_usec",
+	.limit_oom_key = "oom",
 	.swap_is_total = false,
 };

@@ -18,7 +18,7 @@
 #include "proc/box/cgroup.h"
 #include "reactor/base/check.h"
 
-#define WIRE_MAGIC UINT32_C(0x434e4232) /* raise the last byte with every change of struct wire */
+#define WIRE_MAGIC UINT32_C(0x434e4233) /* raise the last byte with every change of struct wire */
 #define WIRE_TEXT_MAX 512
 #define WIRE_FDS_MAX 8
 #define WIRE_PAYLOAD_MAX (256 * 1024) /* argv and environment, with their NULs */

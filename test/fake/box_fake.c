@@ -388,6 +388,8 @@ static void program_prints(struct box_slot *slot)
 	struct box_slot_end end = {
 		.status = status_of(script),
 		.oom_kills = (uint64_t)script->oom,
+		.limit_ooms = (uint64_t)script->oom,
+		.has_limit_ooms = true,
 		.pids_refused = (uint64_t)script->forks_refused,
 		.files_fd = -1,
 	};

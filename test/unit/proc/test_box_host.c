@@ -257,6 +257,8 @@ static void end_with(struct stage *s, struct box_slot *slot, struct box_slot_end
 
 /* --- tests -------------------------------------------------------------------------------------------- */
 
+#define MACHINE "the machine ran out of memory"
+
 /* Everything at once is decided by the first in the order; then that one is taken away. */
 static void test_verdict_order(void **state)
 {
@@ -266,6 +268,7 @@ static void test_verdict_order(void **state)
 		enum box_end want;
 		enum box_limit_name limit;
 		int64_t allowed, measured;
+		const char *failure; /* not the slot's own */
 	} table[] = {
 		{{.failure = "ours",
 			 .status = -1,
@@ -279,8 +282,28 @@ static void test_verdict_order(void **state)
 			 .oom_kills = 1,
 			 .cpu_us = 9000000,
 			 .wall_us = 9000000,
+			 .memory_bytes = 1 << 20},
+			100, BOX_LIMIT, BOX_L_MEMORY, 1 << 20, 1 << 20},
+		/* Killed for memory, but not for its own: ours, and no verdict. */
+		{{.status = W_EXITCODE(0, SIGKILL), .oom_kills = 1, .memory_bytes = 786431}, 100,
+			BOX_FAILED, BOX_L_NONE, 0, 0, MACHINE},
+		{{.status = W_EXITCODE(0, SIGKILL), .oom_kills = 1, .memory_bytes = 786432}, 0,
+			BOX_LIMIT, BOX_L_MEMORY, 1 << 20, 786432},
+		{{.status = W_EXITCODE(0, SIGKILL), .oom_kills = 1}, 0, BOX_LIMIT, BOX_L_MEMORY,
+			1 << 20, 0}, /* no peak is known */
+		{{.status = W_EXITCODE(0, SIGKILL),
+			 .oom_kills = 1,
+			 .has_limit_ooms = true,
+			 .memory_bytes = 1 << 20},
+			0, BOX_FAILED, BOX_L_NONE, 0, 0, MACHINE},
+		{{.status = 0,
+			 .oom_kills = 1,
+			 .limit_ooms = 2,
+			 .has_limit_ooms = true,
 			 .memory_bytes = 77},
-			100, BOX_LIMIT, BOX_L_MEMORY, 1 << 20, 77},
+			0, BOX_LIMIT, BOX_L_MEMORY, 1 << 20, 77},
+		{{.status = W_EXITCODE(0, SIGKILL), .oom_kills = 1, .memory_bytes = 77}, 101,
+			BOX_LIMIT, BOX_L_OUTPUT, 100, 101},
 		{{.status = 0, .cpu_us = 1000001, .wall_us = 9000000}, 100, BOX_LIMIT, BOX_L_CPU,
 			1000, 1001},
 		{{.status = 0, .cpu_us = 1000000, .wall_us = 2000001}, 0, BOX_LIMIT, BOX_L_WALL,
@@ -310,7 +333,8 @@ static void test_verdict_order(void **state)
 		assert_int_equal(s->r.measured, table[i].measured);
 		assert_int_equal(s->out_bytes, table[i].printed > 100 ? 100 : table[i].printed);
 		assert_int_equal(s->r.stdout_bytes, s->out_bytes);
-		assert_string_equal(s->failure, table[i].end.failure ? table[i].end.failure : "");
+		const char *failure = table[i].failure ? table[i].failure : table[i].end.failure;
+		assert_string_equal(s->failure, failure ? failure : "");
 		assert_true(slot->closed);
 		tear_down(&one);
 	}
