@@ -14,11 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -228,7 +231,7 @@ static int do_network(char **argv)
 		say(families[i].name, socket(families[i].family, SOCK_DGRAM, 0));
 	/* high bits of an int argument are not looked at by the kernel */
 	say("vsock-high", syscall(SYS_socket, 0x100000000ll | AF_VSOCK, SOCK_DGRAM, 0));
-	say("netlink-high", syscall(SYS_socket, 0x100000000ll | AF_NETLINK, SOCK_RAW, 0));
+	say("netlink-high", syscall(SYS_socket, 0x100000000ll | AF_NETLINK, SOCK_DGRAM, 0));
 	return 0;
 }
 
@@ -342,6 +345,77 @@ static int do_denied(char **argv)
 	say("tiocsti", ioctl(0, TIOCSTI, &c));
 	say("tiocsti-high", syscall(SYS_ioctl, 0, 0x100000000ll | TIOCSTI, &c));
 	say("kexec", syscall(SYS_kexec_load, 0, 0, 0, 0));
+	say("inotify", syscall(SYS_inotify_init1, 0));
+	say("inotify-watch", syscall(SYS_inotify_add_watch, 0, "/usr", 1));
+	say("fanotify", syscall(SYS_fanotify_init, 0, 0));
+	say("mmap-huge", (long)mmap(NULL, 2 << 20, PROT_READ,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0));
+	say("memfd-huge", memfd_create("x", MFD_HUGETLB));
+	say("shm-huge", shmget(IPC_PRIVATE, 2 << 20, SHM_HUGETLB | IPC_CREAT | 0600));
+	return 0;
+}
+
+/* Locks on a file that all slots see. */
+static int do_locks(char **argv)
+{
+	static const struct {
+		const char *name;
+		int command;
+	} table[] = {{"getlk", F_GETLK}, {"setlk", F_SETLK}, {"setlkw", F_SETLKW},
+		{"ofd-getlk", F_OFD_GETLK}, {"ofd-setlk", F_OFD_SETLK},
+		{"ofd-setlkw", F_OFD_SETLKW}};
+	int fd = open("/usr/bin/env", O_RDONLY);
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+
+		say(table[i].name, fcntl(fd, table[i].command, &lock));
+	}
+	say("setlk-high", syscall(SYS_fcntl, fd, 0x100000000ll | F_SETLK, 0));
+	say("flock", flock(fd, LOCK_SH | LOCK_NB));
+	say("lease", fcntl(fd, F_SETLEASE, F_RDLCK));
+	say("notify", fcntl(fd, F_NOTIFY, 1));
+	say("flags", fcntl(fd, F_GETFL));
+	return 0;
+}
+
+/* Which sockets can be made: the letters of "family type protocol" of all that can. */
+static int do_sockets(char **argv)
+{
+	static const int families[] = {AF_UNIX, AF_INET, AF_INET6};
+
+	for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++) {
+		for (int type = 0; type < 16; type++) {
+			for (int protocol = 0; protocol < 300; protocol++) {
+				int fd = socket(families[f], type | SOCK_CLOEXEC, protocol);
+
+				if (fd >= 0)
+					printf("%d %d %d\n", families[f], type, protocol);
+				else if (errno != EPROTONOSUPPORT)
+					printf("%d %d %d %s\n", families[f], type, protocol,
+						strerrorname_np(errno));
+				close(fd);
+			}
+		}
+	}
+	say("nonblock", socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+	say("protocol-high", syscall(SYS_socket, AF_INET, SOCK_STREAM, 0x100000000ll | 132));
+	say("type-high", syscall(SYS_socket, AF_INET, 0x100000000ll | SOCK_SEQPACKET, 0));
+	return 0;
+}
+
+/* The outputs by name; they can be written, and that is all. */
+static int do_named_outputs(char **argv)
+{
+	static const char *const names[] = {"/dev/stdout", "/dev/stderr"};
+
+	for (int i = 0; i < 2; i++) {
+		int fd = open(names[i], O_WRONLY | O_APPEND);
+
+		if (fd < 0 || write(fd, names[i], strlen(names[i])) < 0)
+			say(names[i], -1);
+		say("read", open(names[i], O_RDONLY | O_NONBLOCK));
+	}
 	return 0;
 }
 
@@ -543,13 +617,16 @@ static const struct {
 	{"leave-sparse", do_leave_sparse},
 	{"limits", do_limits},
 	{"list", do_list},
+	{"locks", do_locks},
 	{"memory", do_memory},
 	{"memory-in-child", do_memory_in_child},
+	{"named-outputs", do_named_outputs},
 	{"network", do_network},
 	{"open", do_open},
 	{"pids", do_pids},
 	{"print", do_print},
 	{"signal", do_signal},
+	{"sockets", do_sockets},
 	{"sleep", do_sleep},
 	{"spin", do_spin},
 	{"spin-threads", do_spin_threads},

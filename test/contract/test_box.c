@@ -828,7 +828,60 @@ static void test_denied_calls(void **state)
 		"EPERM\n"
 		"add_key ENOSYS\nkeyctl ENOSYS\nio_uring ENOSYS\nbpf EPERM\nperf EPERM\n"
 		"userfaultfd EPERM\nptrace EPERM\nvmread EPERM\nhandle EPERM\npersonality EPERM\n"
-		"statmount EPERM\ntiocsti EPERM\ntiocsti-high EPERM\nkexec EPERM\n");
+		"statmount EPERM\ntiocsti EPERM\ntiocsti-high EPERM\nkexec EPERM\n"
+		"inotify ENOSYS\ninotify-watch ENOSYS\nfanotify ENOSYS\nmmap-huge ENOMEM\n"
+		"memfd-huge EINVAL\nshm-huge EPERM\n");
+}
+
+static void test_no_locks_on_shared_files(void **state)
+{
+	OUTCOME(o);
+
+	run(*state, &o, "locks");
+	assert_out(&o,
+		"getlk EPERM\nsetlk EPERM\nsetlkw EPERM\nofd-getlk EPERM\nofd-setlk EPERM\n"
+		"ofd-setlkw EPERM\nsetlk-high EPERM\nflock EPERM\nlease EPERM\nnotify EPERM\n"
+		"flags ok\n");
+}
+
+/* All families, types and protocols are tried: these are what is left, and no other answer makes the kernel look for a module. */
+static void test_sockets_are_few(void **state)
+{
+	OUTCOME(o);
+
+	run(*state, &o, "sockets");
+	assert_out(&o,
+		"1 1 0\n1 2 0\n2 1 0\n2 1 6\n2 2 0\n2 2 17\n10 1 0\n10 1 6\n10 2 0\n10 2 17\n"
+		"nonblock ok\nprotocol-high EPROTONOSUPPORT\ntype-high EPROTONOSUPPORT\n");
+}
+
+static void test_outputs_have_names(void **state)
+{
+	const char *argv[] = {"bash", "-c", "echo x >/dev/stderr; echo y >>/dev/stdout", NULL};
+	struct box_spec spec = spec_of(*state, argv);
+	OUTCOME(o);
+	OUTCOME(shell);
+
+	run(*state, &o, "named-outputs");
+	assert_exit(&o, 0);
+	assert_out(&o, "/dev/stdoutread EACCES\nread EACCES\n");
+	assert_string_equal(o.err.data, "/dev/stderr");
+	run_spec(*state, &spec, &shell);
+	assert_exit(&shell, 0);
+	assert_out(&shell, "y\n");
+	assert_string_equal(shell.err.data, "x\n");
+}
+
+/* The limit is one byte and not none: still no file. */
+static void test_no_core_file(void **state)
+{
+	const char *argv[] = {"sh", "-c", "./victim signal 11; echo *", NULL};
+	struct box_spec spec = spec_of(*state, argv);
+	OUTCOME(o);
+
+	run_spec(*state, &spec, &o);
+	assert_exit(&o, 0);
+	assert_out(&o, "data victim\n");
 }
 
 static void test_foreign_calls_kill(void **state)
@@ -925,7 +978,7 @@ static void test_limits_inside(void **state)
 	OUTCOME(o);
 
 	run(*state, &o, "limits");
-	assert_out(&o, "cpu 6 6\ncore 0 0\nnofile 256 256\nfsize 16777216 16777216\nstack 8388608 "
+	assert_out(&o, "cpu 6 6\ncore 1 1\nnofile 256 256\nfsize 16777216 16777216\nstack 8388608 "
 		       "8388608\n");
 }
 
@@ -1410,6 +1463,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_daemon_is_dead_before_done),
 		cmocka_unit_test(test_network),
 		cmocka_unit_test(test_denied_calls),
+		cmocka_unit_test(test_no_locks_on_shared_files),
+		cmocka_unit_test(test_sockets_are_few),
+		cmocka_unit_test(test_outputs_have_names),
+		cmocka_unit_test(test_no_core_file),
 		cmocka_unit_test(test_foreign_calls_kill),
 		cmocka_unit_test(test_host_files_are_absent),
 		cmocka_unit_test(test_root_directory_is_golden),

@@ -13,11 +13,14 @@
 #include "proc/box/helper/filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,6 +45,13 @@ static const struct denied_call calls[] = {
 	{"io_uring_enter", ENOSYS},
 	{"io_uring_register", ENOSYS},
 	{"io_uring_setup", ENOSYS},
+	/* watching the shared read-only files tells what other programs open; callers fall back to polling */
+	{"fanotify_init", ENOSYS},
+	{"inotify_add_watch", ENOSYS},
+	{"inotify_init", ENOSYS},
+	{"inotify_init1", ENOSYS},
+	/* locks on the shared read-only files would be a channel between slots */
+	{"flock", EPERM},
 	/* namespaces and mounts */
 	{"chroot", EPERM},
 	{"fsconfig", EPERM},
@@ -67,7 +77,6 @@ static const struct denied_call calls[] = {
 	/* wide kernel surface */
 	{"acct", EPERM},
 	{"bpf", EPERM},
-	{"fanotify_init", EPERM},
 	{"lookup_dcookie", EPERM},
 	{"memfd_secret", ENOSYS},
 	{"modify_ldt", EPERM},
@@ -121,6 +130,7 @@ struct denied_argument {
 	const char *name;
 	int error;
 	struct scmp_arg_cmp when;
+	struct scmp_arg_cmp also; /* zero: no second condition */
 };
 
 #define LOW32 UINT64_C(0xffffffff)
@@ -133,6 +143,12 @@ struct denied_argument {
 		(index), SCMP_CMP_MASKED_EQ, LOW32, (value)                                        \
 	}
 
+/* The kernel's SOCK_TYPE_MASK: flags are above it. */
+#define TYPE_IS(value)                                                                             \
+	{                                                                                          \
+		1, SCMP_CMP_MASKED_EQ, 0xf, (value)                                                \
+	}
+
 static const struct denied_argument arguments[] = {
 	{"clone", EPERM, FLAG(0, CLONE_NEWNS)},
 	{"clone", EPERM, FLAG(0, CLONE_NEWCGROUP)},
@@ -141,9 +157,19 @@ static const struct denied_argument arguments[] = {
 	{"clone", EPERM, FLAG(0, CLONE_NEWUSER)},
 	{"clone", EPERM, FLAG(0, CLONE_NEWPID)},
 	{"clone", EPERM, FLAG(0, CLONE_NEWNET)},
-	/* locks and leases on shared read-only files would be a channel between slots */
-	{"fcntl", EPERM, IS(1, 1024)}, /* F_SETLEASE */
-	{"fcntl", EPERM, IS(1, 1026)}, /* F_NOTIFY */
+	/* locks and leases on shared read-only files, as flock above */
+	{"fcntl", EPERM, IS(1, F_GETLK)},
+	{"fcntl", EPERM, IS(1, F_SETLK)},
+	{"fcntl", EPERM, IS(1, F_SETLKW)},
+	{"fcntl", EPERM, IS(1, F_OFD_GETLK)},
+	{"fcntl", EPERM, IS(1, F_OFD_SETLK)},
+	{"fcntl", EPERM, IS(1, F_OFD_SETLKW)},
+	{"fcntl", EPERM, IS(1, F_SETLEASE)},
+	{"fcntl", EPERM, IS(1, F_NOTIFY)},
+	/* huge pages are the machine's, charged to no memory limit of ours */
+	{"memfd_create", EINVAL, FLAG(1, MFD_HUGETLB)},
+	{"mmap", ENOMEM, FLAG(3, MAP_HUGETLB)},
+	{"shmget", EPERM, FLAG(2, SHM_HUGETLB)},
 	/* typing into somebody's terminal */
 	{"ioctl", EPERM, IS(1, TIOCSTI)},
 	{"ioctl", EPERM, IS(1, TIOCLINUX)},
@@ -159,8 +185,35 @@ static const struct denied_argument arguments[] = {
 	{"socket", EAFNOSUPPORT, IS(0, AF_BRIDGE)},
 	{"socket", EAFNOSUPPORT, IS(0, AF_ATMPVC)},
 	{"socket", EAFNOSUPPORT, IS(0, AF_X25)},
+	/* of these, streams and datagrams of the usual protocols: the kernel answers for others by loading their module */
+	{"socket", EPROTONOSUPPORT, TYPE_IS(0)},
+	{"socket", EPROTONOSUPPORT, TYPE_IS(SOCK_RAW)},
+	{"socket", EPROTONOSUPPORT, FLAG(1, 4)}, /* 4 to 7: RDM, SEQPACKET, DCCP */
+	{"socket", EPROTONOSUPPORT, FLAG(1, 8)}, /* 8 to 15: PACKET, and none yet */
+	{"socket", EPROTONOSUPPORT, IS(2, IPPROTO_TCP), TYPE_IS(SOCK_DGRAM)},
+	{"socket", EPROTONOSUPPORT, IS(2, IPPROTO_UDP), TYPE_IS(SOCK_STREAM)},
+	{"socket", EPROTONOSUPPORT, IS(2, 1)}, /* every number but 0, TCP and UDP */
+	{"socket", EPROTONOSUPPORT, IS(2, 2)},
+	{"socket", EPROTONOSUPPORT, IS(2, 3)},
+	{"socket", EPROTONOSUPPORT, IS(2, 4)},
+	{"socket", EPROTONOSUPPORT, IS(2, 5)},
+	{"socket", EPROTONOSUPPORT, {2, SCMP_CMP_MASKED_EQ, 0xfffffff8, 8}}, /* 8 to 15 */
+	{"socket", EPROTONOSUPPORT, IS(2, 7)},
+	{"socket", EPROTONOSUPPORT, IS(2, 16)},
+	{"socket", EPROTONOSUPPORT, {2, SCMP_CMP_GT, IPPROTO_UDP, 0}},
 	{"socketpair", EAFNOSUPPORT, {0, SCMP_CMP_NE, AF_UNIX, 0}},
 };
+
+static int add_argument_rule(scmp_filter_ctx filter, const struct denied_argument *denied)
+{
+	const struct scmp_arg_cmp when[] = {denied->when, denied->also};
+	int number = seccomp_syscall_resolve_name(denied->name);
+
+	if (number < 0) /* not on this architecture */
+		return 0;
+	return seccomp_rule_add_array(filter, SCMP_ACT_ERRNO((unsigned)denied->error), number,
+		denied->also.op ? 2 : 1, when);
+}
 
 static int add_rules(scmp_filter_ctx filter)
 {
@@ -175,13 +228,8 @@ static int add_rules(scmp_filter_ctx filter)
 	for (size_t i = 0; i < ARRAY_SIZE(numbers) && error == 0; i++)
 		error = seccomp_rule_add(
 			filter, SCMP_ACT_ERRNO((unsigned)numbers[i].error), numbers[i].number, 0);
-	for (size_t i = 0; i < ARRAY_SIZE(arguments) && error == 0; i++) {
-		int number = seccomp_syscall_resolve_name(arguments[i].name);
-		if (number >= 0)
-			error = seccomp_rule_add_array(filter,
-				SCMP_ACT_ERRNO((unsigned)arguments[i].error), number, 1,
-				&arguments[i].when);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(arguments) && error == 0; i++)
+		error = add_argument_rule(filter, &arguments[i]);
 	return error;
 }
 

@@ -63,7 +63,6 @@ struct helper {
 	struct claim claim;
 	struct cgroup cgroup;
 	struct sock_fprog filter;
-	uint64_t core_limit;
 	int life[2]; /* pipe: its write end is open as long as we live */
 	bool ending;
 	struct slot slots[CLAIM_SLOTS];
@@ -103,7 +102,6 @@ static int start_zygote(struct helper *h, struct slot *slot, int socket)
 	struct zygote zygote = {.socket = socket,
 		.life = h->life[0],
 		.id = h->claim.uid_base + (uid_t)(slot - h->slots),
-		.core_limit = h->core_limit,
 		.cgroup = h->cgroup.ops,
 		.leaf = slot->leaf,
 		.filter = h->filter};
@@ -317,21 +315,6 @@ static void end(struct helper *h)
 
 /* --- start -------------------------------------------------------------------------------------------- */
 
-/* A core_pattern with a pipe starts a root process of the host for each crash and does not look at RLIMIT_CORE 0;
- * 1 is the kernel's own sign for "no". As a file size it is as good as 0. */
-static uint64_t find_core_limit(void)
-{
-	char pattern = 0;
-	int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
-
-	if (fd >= 0) {
-		if (read(fd, &pattern, 1) < 0)
-			pattern = '|';
-		close(fd);
-	}
-	return pattern == '|' ? 1 : 0;
-}
-
 static void prepare_process(void)
 {
 	struct rlimit files;
@@ -355,7 +338,6 @@ static int open_all(struct helper *h, const char *run_dir, char why[CGROUP_WHY_M
 
 	if (pipe2(h->life, O_CLOEXEC) < 0)
 		return -errno;
-	h->core_limit = find_core_limit();
 	error = claim_open(&h->claim, run_dir, why);
 	if (error == 0)
 		error = cgroup_open(&h->cgroup, h->claim.group, why);

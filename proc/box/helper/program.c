@@ -50,6 +50,9 @@
 #define STACK_SIZE (64 * 1024)
 #define NOFILE_MAX 256
 #define NAME_MAX_BYTES 4096
+/* Files of this size are never written, as with 0. But a core_pattern that is a pipe starts its handler, as root of the host, for
+ * every limit but 1, which is the kernel's own sign for "no"; and it may become a pipe at any time. */
+#define CORE_MAX 1
 #define EXIT_CANNOT 126
 #define EXIT_MISSING 127
 
@@ -126,7 +129,7 @@ static bool set_limits(struct program *p)
 {
 	uint64_t cpu_s = (uint64_t)(p->cpu_us + 999999) / 1000000 + 1;
 
-	return set_limit(p, RLIMIT_CPU, cpu_s) && set_limit(p, RLIMIT_CORE, p->core_limit) &&
+	return set_limit(p, RLIMIT_CPU, cpu_s) && set_limit(p, RLIMIT_CORE, CORE_MAX) &&
 	       set_limit(p, RLIMIT_FSIZE, (uint64_t)p->file_bytes) &&
 	       set_limit(p, RLIMIT_STACK, (uint64_t)p->stack_bytes) &&
 	       set_limit(p, RLIMIT_NOFILE, NOFILE_MAX) && set_limit(p, RLIMIT_MEMLOCK, 0) &&

@@ -22,7 +22,6 @@ struct program {
 	char *const *envp;
 	int stdio[3];
 	int64_t cpu_us, file_bytes, stack_bytes;
-	uint64_t core_limit;
 	const struct sock_fprog *filter;
 
 	/* out */

@@ -171,7 +171,6 @@ static void become_pid1(struct zygote *z, struct program *program)
 		give_up(z, why);
 	program->leaf = &z->leaf;
 	program->filter = &z->filter;
-	program->core_limit = z->core_limit;
 	program->id = z->id;
 	if (program_prepare(program) < 0) {
 		snprintf(why, sizeof(why), "cannot prepare a program: %s: %s", program->step,
@@ -259,9 +258,13 @@ static int size_writable(const struct run *run)
 	if (error < 0)
 		return error;
 	bytes += (long long)bundle.bytes + (long long)(bundle.n_files + 16) * PAGE;
-	inodes = bytes / PAGE + (long)bundle.n_files * BUNDLE_DEPTH_MAX + INODES_SPARE;
+	inodes = bytes / PAGE + INODES_SPARE;
+	if (inodes >
+		INODES_MAX) /* of its own making; what it is given has its place whatever that comes to */
+		inodes = INODES_MAX;
+	inodes += (long)bundle.n_files * BUNDLE_DEPTH_MAX;
 	bundle_close(&bundle);
-	return root_resize(bytes, inodes < INODES_MAX ? inodes : INODES_MAX);
+	return root_resize(bytes, inodes);
 }
 
 static int lay_out(struct zygote *z, const struct run *run, char why[LAYOUT_WHY_MAX])
@@ -306,6 +309,15 @@ static int reopen_stdin(struct run *run, int proc_fd)
 	return 0;
 }
 
+/* /dev/stdout and /dev/stderr are the pipes by name, and opening them asks their mode: 0600 and the executor's, as made. The
+ * program may write to them anyway. */
+static int open_up_outputs(const struct run *run)
+{
+	return fchmod(run->fds[FD_STDOUT], 0622) < 0 || fchmod(run->fds[FD_STDERR], 0622) < 0
+		       ? -errno
+		       : 0;
+}
+
 static int prepare(struct zygote *z, struct run *run, int proc_fd, char why[LAYOUT_WHY_MAX])
 {
 	int error = take_descriptors(run);
@@ -317,6 +329,10 @@ static int prepare(struct zygote *z, struct run *run, int proc_fd, char why[LAYO
 		return error;
 	snprintf(why, LAYOUT_WHY_MAX, "cannot open the standard input");
 	error = reopen_stdin(run, proc_fd);
+	if (error < 0)
+		return error;
+	snprintf(why, LAYOUT_WHY_MAX, "cannot open the outputs up");
+	error = open_up_outputs(run);
 	if (error < 0)
 		return error;
 	snprintf(why, LAYOUT_WHY_MAX, "cannot size the writable space");
@@ -373,8 +389,11 @@ static int wait_for(pid_t pid)
 	return status;
 }
 
-static void kill_the_rest(void)
+static void kill_the_rest(struct zygote *z)
 {
+	/* Anywhere else than in a pid namespace of our own, as its first process, this would end the machine's. */
+	if (getpid() != 1)
+		give_up(z, "the slot's first process is not pid 1");
 	do {
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			continue;
@@ -423,7 +442,7 @@ static void serve(struct zygote *z, struct run *run, struct program *program)
 	message.type = WIRE_ENDED;
 	message.ended.status = wait_for(pid);
 	message.ended.wall_us = now_us() - started;
-	kill_the_rest();
+	kill_the_rest(z);
 	tell(z, &message);
 	if (run->collect_fd >= 0 && WIFEXITED(message.ended.status) &&
 		WEXITSTATUS(message.ended.status) == 0)

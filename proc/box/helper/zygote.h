@@ -15,7 +15,6 @@ struct zygote {
 	int socket; /* the slot's end */
 	int life;   /* read end of a pipe whose write end only conclave-box has */
 	uid_t id;   /* of the programs */
-	uint64_t core_limit;
 	const struct cgroup_ops *cgroup;
 	struct cgroup_leaf leaf;
 	struct sock_fprog filter;
