@@ -6,6 +6,10 @@
  * bundle_open() and checks every header against what is left, so that bundle_next() may trust it; both use
  * the same decode_entry(). Nothing is allocated and nothing is copied: an entry points into the mapping.
  *
+ * What a program leaves may be a gigabyte of hole, charged to nobody. It stays one all the way: a memfd's memory is nobody's limit
+ * either. So files are copied by their ranges of data, pages of zeros are left out, and holes are not read through a mapping,
+ * which would fill them (test_bundle: test_sparse).
+ *
  * libc only: conclave-box is built from this file too.
  */
 #include "proc/box/bundle.h"
@@ -20,6 +24,7 @@
 
 #define MAGIC UINT32_C(0x31424e43) /* "CNB1" */
 #define COMPONENT_MAX 255
+#define PAGE 4096
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 struct header {
@@ -61,70 +66,144 @@ int bundle_create(int *fd)
 	return *fd < 0 ? -errno : 0;
 }
 
-static int write_at(int fd, const void *bytes, uint64_t size, off_t at)
+int bundle_write(int fd, uint64_t at, const char *bytes, uint64_t size)
 {
-	const char *p = bytes;
-
 	while (size > 0) {
 		size_t chunk = size > (1 << 30) ? 1 << 30 : (size_t)size;
-		ssize_t n = pwrite(fd, p, chunk, at);
+		ssize_t n = pwrite(fd, bytes, chunk, (off_t)at);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
 			return -errno;
 		if (n == 0)
 			return -ENOSPC;
-		p += n;
-		at += n;
+		bytes += n;
+		at += (uint64_t)n;
 		size -= (uint64_t)n;
 	}
 	return 0;
 }
 
-static int copy_at(int fd, int from, uint64_t size, off_t at)
+static bool is_zero(const char *p, size_t n)
+{
+	return p[0] == 0 && memcmp(p, p + 1, n - 1) == 0;
+}
+
+static size_t page_length(size_t left)
+{
+	return left < PAGE ? left : PAGE;
+}
+
+/* Those of the n bytes' pages that are not all zero. */
+static int write_pages(int fd, uint64_t at, const char *p, size_t n)
+{
+	int error = 0;
+
+	for (size_t from = 0, to = 0; from < n && error == 0; from = to) {
+		bool zero = is_zero(p + from, page_length(n - from));
+		do {
+			to += page_length(n - to);
+		} while (to < n && is_zero(p + to, page_length(n - to)) == zero);
+		if (!zero)
+			error = bundle_write(fd, at + from, p + from, to - from);
+	}
+	return error;
+}
+
+/* The first range in [at, end) that is no hole; false when there is none. Where holes are unknown all of it is one. Moves the
+ * offset of fd, which nobody here uses. */
+static bool next_data(int fd, uint64_t at, uint64_t end, uint64_t *from, uint64_t *to)
+{
+	off_t data = at < end ? lseek(fd, (off_t)at, SEEK_DATA) : -1;
+	off_t hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
+
+	if (at >= end || (data < 0 && errno == ENXIO))
+		return false;
+	*from = data < 0 ? at : (uint64_t)data;
+	*to = hole < 0 || (uint64_t)hole > end ? end : (uint64_t)hole;
+	return *from < end;
+}
+
+static int copy_data(int fd, uint64_t at, int from, uint64_t from_at, uint64_t size)
 {
 	char chunk[65536];
-	off_t from_at = 0;
 	int error = 0;
 
 	while (size > 0 && error == 0) {
 		size_t want = size < sizeof(chunk) ? (size_t)size : sizeof(chunk);
-		ssize_t n = pread(from, chunk, want, from_at);
+		ssize_t n = pread(from, chunk, want, (off_t)from_at);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : -EIO;
-		error = write_at(fd, chunk, (uint64_t)n, at);
-		from_at += n;
-		at += n;
+		error = write_pages(fd, at, chunk, (size_t)n);
+		from_at += (uint64_t)n;
+		at += (uint64_t)n;
 		size -= (uint64_t)n;
 	}
 	return error;
 }
 
-/* From memory, or from a file when `bytes` is NULL. All or nothing: a half-written entry would spoil the rest. */
-static int add_entry(
-	int fd, struct str name, bool executable, const void *bytes, int from, uint64_t size)
+int bundle_copy(int fd, uint64_t at, int from, uint64_t from_at, uint64_t size)
+{
+	uint64_t end = from_at + size, pos = from_at, data = 0, stop = 0;
+	struct stat st;
+	int error = 0;
+
+	if (fstat(from, &st) < 0)
+		return -errno;
+	if ((uint64_t)st.st_size < end)
+		return -EIO;
+	for (; error == 0 && next_data(from, pos, end, &data, &stop); pos = stop)
+		error = copy_data(fd, at + (data - from_at), from, data, stop - data);
+	return error;
+}
+
+/* All or nothing: half an entry would spoil the rest. */
+static int begin_at(int fd, uint64_t at, struct str name, bool executable, uint64_t size)
 {
 	struct header header = {
 		htole32(MAGIC), htole32(executable), htole64(size), htole16((uint16_t)name.n)};
-	off_t at, body;
+	int error = bundle_write(fd, at, (const char *)&header, sizeof(header));
+
+	at += sizeof(header);
+	if (error == 0)
+		error = bundle_write(fd, at, name.p, name.n);
+	if (error == 0 && ftruncate(fd, (off_t)(at + name.n + size)) < 0)
+		error = -errno;
+	return error;
+}
+
+static int take_back(int fd, uint64_t at, int error)
+{
+	return ftruncate(fd, (off_t)at) < 0 ? -errno : error;
+}
+
+int bundle_begin(int fd, struct str name, bool executable, uint64_t size, uint64_t *body)
+{
+	off_t at = lseek(fd, 0, SEEK_END);
 	int error;
 
 	if (!bundle_name_is_valid(name))
 		return -EINVAL;
-	at = lseek(fd, 0, SEEK_END);
 	if (at < 0)
 		return -errno;
-	body = at + (off_t)(sizeof(header) + name.n);
-	error = write_at(fd, &header, sizeof(header), at);
-	if (error == 0)
-		error = write_at(fd, name.p, name.n, at + (off_t)sizeof(header));
-	if (error == 0)
-		error = bytes ? write_at(fd, bytes, size, body) : copy_at(fd, from, size, body);
-	if (error < 0 && ftruncate(fd, at) < 0)
-		return -errno;
-	return error;
+	*body = (uint64_t)at + sizeof(struct header) + name.n;
+	error = begin_at(fd, (uint64_t)at, name, executable, size);
+	return error < 0 ? take_back(fd, (uint64_t)at, error) : 0;
+}
+
+/* From memory, or from a file when `bytes` is NULL. */
+static int add_entry(
+	int fd, struct str name, bool executable, const char *bytes, int from, uint64_t size)
+{
+	uint64_t body;
+	int error = bundle_begin(fd, name, executable, size, &body);
+
+	if (error < 0)
+		return error;
+	error = bytes ? bundle_write(fd, body, bytes, size) : bundle_copy(fd, body, from, 0, size);
+	return error < 0 ? take_back(fd, body - name.n - sizeof(struct header), error) : 0;
 }
 
 int bundle_add(int fd, struct str name, bool executable, const void *bytes, uint64_t size)
@@ -164,6 +243,7 @@ static bool decode_entry(const struct bundle *b, uint64_t *pos, struct bundle_en
 	if (out->size > left)
 		return false;
 	out->bytes = p + out->name.n;
+	out->at = (uint64_t)(out->bytes - b->map);
 	*pos += sizeof(header) + out->name.n + out->size;
 	return true;
 }
@@ -189,7 +269,7 @@ int bundle_open(int fd, uint64_t bytes_max, struct bundle *out)
 	void *map;
 	int error;
 
-	*out = (struct bundle){0};
+	*out = (struct bundle){.fd = fd};
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
@@ -211,10 +291,20 @@ void bundle_close(struct bundle *b)
 {
 	if (b->map)
 		munmap((void *)(uintptr_t)b->map, (size_t)b->map_size);
-	*b = (struct bundle){0};
+	*b = (struct bundle){.fd = -1};
 }
 
 bool bundle_next(const struct bundle *b, uint64_t *pos, struct bundle_entry *out)
 {
 	return *pos < b->map_size && decode_entry(b, pos, out);
+}
+
+int bundle_extract(const struct bundle *b, const struct bundle_entry *entry, int to)
+{
+	uint64_t end = entry->at + entry->size, pos = entry->at, data = 0, stop = 0;
+	int error = ftruncate(to, (off_t)entry->size) < 0 ? -errno : 0;
+
+	for (; error == 0 && next_data(b->fd, pos, end, &data, &stop); pos = stop)
+		error = bundle_write(to, data - entry->at, b->map + data, stop - data);
+	return error;
 }

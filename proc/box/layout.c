@@ -48,22 +48,8 @@ static int enter_directory(int dir, const char *name, const struct layout_owner 
 	return error < 0 ? error : fd;
 }
 
-static int write_all(int fd, const char *bytes, uint64_t size)
-{
-	while (size > 0) {
-		ssize_t n = write(fd, bytes, size > (1 << 30) ? 1 << 30 : (size_t)size);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -ENOSPC;
-		bytes += n;
-		size -= (uint64_t)n;
-	}
-	return 0;
-}
-
-static int write_file(int dir, const char *name, const struct bundle_entry *entry,
-	const struct layout_owner *owner)
+static int write_file(int dir, const char *name, const struct bundle *bundle,
+	const struct bundle_entry *entry, const struct layout_owner *owner)
 {
 	mode_t mode = (owner->read_only ? 0444 : 0644) | (entry->executable ? 0111 : 0);
 	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -71,7 +57,7 @@ static int write_file(int dir, const char *name, const struct bundle_entry *entr
 
 	if (fd < 0)
 		return -errno;
-	error = write_all(fd, entry->bytes, entry->size);
+	error = bundle_extract(bundle, entry, fd);
 	if (error == 0)
 		error = give_to(fd, owner);
 	if (error == 0 && fchmod(fd, mode) < 0)
@@ -80,7 +66,8 @@ static int write_file(int dir, const char *name, const struct bundle_entry *entr
 	return error;
 }
 
-static int unpack_entry(int dir, const struct bundle_entry *entry, const struct layout_owner *owner)
+static int unpack_entry(int dir, const struct bundle *bundle, const struct bundle_entry *entry,
+	const struct layout_owner *owner)
 {
 	char name[BUNDLE_NAME_MAX + 1];
 	char *rest = name, *slash;
@@ -98,7 +85,7 @@ static int unpack_entry(int dir, const struct bundle_entry *entry, const struct 
 		rest = slash + 1;
 	}
 	if (error == 0)
-		error = write_file(at, rest, entry, owner);
+		error = write_file(at, rest, bundle, entry, owner);
 	if (at != dir && at >= 0)
 		close(at);
 	return error;
@@ -118,7 +105,7 @@ int layout_unpack(
 		return error;
 	}
 	while (error == 0 && bundle_next(&bundle, &pos, &entry)) {
-		error = unpack_entry(dir, &entry, owner);
+		error = unpack_entry(dir, &bundle, &entry, owner);
 		if (error < 0)
 			snprintf(why, LAYOUT_WHY_MAX, "cannot write file %.*s: %s",
 				(int)(entry.name.n < 100 ? entry.name.n : 100), entry.name.p,

@@ -702,6 +702,36 @@ static void test_collect_sparse(void **state)
 	assert_bundle(o.r.files_fd, names, ARRAY_SIZE(names));
 }
 
+/* A gigabyte of nothing, left and laid out again: charged to nobody, so it must not take memory. */
+static void test_hole_stays_one(void **state)
+{
+	const char *argv[] = {"./victim", "leave-sparse", "1000000000", NULL};
+	const char *look[] = {
+		"sh", "-c", "[ $(du -k sparse | cut -f1) -lt 5000 ] && wc -c <sparse", NULL};
+	struct box_spec spec = spec_of(*state, argv);
+	struct stat st;
+	OUTCOME(o);
+	OUTCOME(after);
+
+	spec.files_read_only = false;
+	spec.limits.file_bytes = 1000000000;
+	spec.collect = true;
+	spec.collect_max = 1000000000 + 16 * MIB;
+	run_spec(*state, &spec, &o);
+	assert_exit(&o, 0);
+	assert_int_equal(fstat(o.r.files_fd, &st), 0);
+	assert_true(st.st_size > 1000000000);
+	assert_in_range(st.st_blocks * 512, 1, 4 * MIB);
+	spec.argv = (char *const *)look;
+	spec.collect = false;
+	spec.files_fd = dup(o.r.files_fd);
+	run_spec(*state, &spec, &after);
+	assert_exit(&after, 0);
+	assert_out(&after, "1000000000\n");
+	assert_int_equal(fstat(o.r.files_fd, &st), 0);
+	assert_in_range(st.st_blocks * 512, 1, 4 * MIB);
+}
+
 static void test_files_of_its_own(void **state)
 {
 	const char *argv[] = {"./victim", "change-own", NULL};
@@ -1446,8 +1476,8 @@ static int be_executor(const char *dir, const char *victim_dir)
 		cmocka_unit_test(test_cancel_at_once), cmocka_unit_test(test_queue),               \
 		cmocka_unit_test(test_collect_only_after_success),                                 \
 		cmocka_unit_test(test_collect_bounds), cmocka_unit_test(test_collect_sparse),      \
-		cmocka_unit_test(test_files_of_its_own), cmocka_unit_test(test_bad_bundle),        \
-		cmocka_unit_test(test_compiler_works)
+		cmocka_unit_test(test_hole_stays_one), cmocka_unit_test(test_files_of_its_own),    \
+		cmocka_unit_test(test_bad_bundle), cmocka_unit_test(test_compiler_works)
 
 int main(int argc, char **argv)
 {

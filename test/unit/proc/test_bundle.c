@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "proc/box/bundle.h"
@@ -106,6 +108,85 @@ static void test_empty(void **state)
 	assert_false(bundle_next(&b, &pos, &e));
 	bundle_close(&b);
 	close(fd);
+}
+
+/* A gigabyte of holes with three islands, one of them in a page of zeros: through a bundle and out again, and copied from bundle to
+ * bundle in odd pieces, it takes the memory of the islands. */
+#define GIB (UINT64_C(1) << 30)
+#define SPARSE_MAX (INT64_C(1) << 20)
+
+static const struct {
+	uint64_t at;
+	const char *text;
+} islands[] = {{0, "first"}, {(GIB / 2) + 4095, "middle"}, {GIB - 4, "last"}};
+
+static void assert_sparse(int fd, uint64_t at)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_in_range(st.st_blocks * 512, 1, SPARSE_MAX);
+	for (size_t i = 0; i < sizeof(islands) / sizeof(islands[0]); i++) {
+		char text[8] = "";
+		size_t n = strlen(islands[i].text);
+
+		assert_int_equal(pread(fd, text, n, (off_t)(at + islands[i].at)), (ssize_t)n);
+		assert_string_equal(text, islands[i].text);
+	}
+}
+
+static uint64_t only_entry(int fd, struct bundle *b, struct bundle_entry *e)
+{
+	uint64_t pos = 0;
+
+	assert_int_equal(bundle_open(fd, GIB, b), 0);
+	assert_true(bundle_next(b, &pos, e));
+	assert_int_equal(e->size, GIB);
+	assert_ptr_equal(e->bytes, b->map + e->at);
+	assert_int_equal(pos, b->map_size);
+	return e->at;
+}
+
+static void test_sparse(void **state)
+{
+	static const char zeros[65536];
+	int from = memfd_create("from", MFD_CLOEXEC), out = memfd_create("out", MFD_CLOEXEC);
+	int fd, again;
+	struct bundle b;
+	struct bundle_entry e;
+	uint64_t body, done;
+
+	assert_int_equal(ftruncate(from, (off_t)GIB), 0);
+	for (size_t i = 0; i < sizeof(islands) / sizeof(islands[0]); i++)
+		assert_true(pwrite(from, islands[i].text, strlen(islands[i].text),
+				    (off_t)islands[i].at) > 0);
+	/* Data, but only zeros: not worth memory either. */
+	for (off_t at = 1 << 20; at < 3 << 20; at += (off_t)sizeof(zeros))
+		assert_int_equal(pwrite(from, zeros, sizeof(zeros), at), sizeof(zeros));
+	assert_int_equal(bundle_create(&fd), 0);
+	assert_int_equal(bundle_add_from(fd, STR("sparse"), false, from, GIB), 0);
+	assert_int_equal(bundle_seal(fd), 0);
+	assert_sparse(fd, only_entry(fd, &b, &e));
+	assert_int_equal(bundle_extract(&b, &e, out), 0);
+	assert_int_equal(lseek(out, 0, SEEK_END), GIB);
+	assert_sparse(out, 0);
+	assert_int_equal(bundle_create(&again), 0);
+	assert_int_equal(bundle_begin(again, STR("sparse"), false, GIB, &body), 0);
+	for (done = 0; done < GIB; done += 100000007)
+		assert_int_equal(bundle_copy(again, body + done, fd, e.at + done,
+					 GIB - done < 100000007 ? GIB - done : 100000007),
+			0);
+	bundle_close(&b);
+	assert_sparse(fd, e.at); /* looking has not filled it */
+	assert_sparse(again, only_entry(again, &b, &e));
+	bundle_close(&b);
+	assert_int_equal(bundle_add_from(again, STR("short"), false, from, GIB + 1), -EIO);
+	assert_sparse(again, only_entry(again, &b, &e)); /* and nothing was left of it */
+	bundle_close(&b);
+	close(from);
+	close(out);
+	close(fd);
+	close(again);
 }
 
 static void test_sealed(void **state)
@@ -230,6 +311,7 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_sparse),
 		cmocka_unit_test(test_sealed),
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_truncations),
