@@ -31,9 +31,7 @@ static int secret_read(const char *path, char out[SECRET_MAX + 1])
 		n = -errno;
 	else if (st.st_mode & 077)
 		n = -EPERM;
-	else
-		n = read(fd, out, SECRET_MAX);
-	if (n == -1)
+	else if ((n = read(fd, out, SECRET_MAX)) < 0)
 		n = -errno;
 	close(fd);
 	return (int)n;
