@@ -164,7 +164,7 @@ void box_host_close(
 	struct box_host *host); /* runs still alive are killed; no callbacks; NULL is fine */
 const char *box_host_isolation(const struct box_host *host);
 /* NULL while new runs can be taken; else why they never will be again, in words (borrowed). A conclave-box that died is started
- * again only when the process still is root; otherwise its service should be restarted. */
+ * again only when the process still is root, and at most three times without coming up; otherwise its service should be restarted. */
 const char *box_host_failure(const struct box_host *host);
 /* Queues the run for a ready slot (at most 1024 wait: then -EAGAIN). Spec is copied, events too. -EINVAL: a limit that is not
  * positive, no argv[0], or a stdin others could write to; -E2BIG: argv and environment over 256 KiB; -EPIPE: the box is broken

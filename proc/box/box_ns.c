@@ -22,7 +22,10 @@
  *
  * When conclave-box dies its slots die with it. Each running slot ends with a failure; slots that were ready are
  * stale; then, if we still are root and know its path, the next slot_open() starts it again (HELLO comes
- * through the loop), else slot_open() says -EPIPE for ever.
+ * through the loop), else slot_open() says -EPIPE for ever. So it does when RESTARTS_MAX starts in a row brought no HELLO.
+ *
+ * A SLOT_CLOSE is a kill, so none may be lost. The socket has room for every message about every slot there can be; should it
+ * be full nevertheless, the close stays with its slot (`close_waits`) and goes out when the socket can be written again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -57,6 +60,10 @@
 #define SLOTS_MAX                                                                                  \
 	200 /* not gone yet; conclave-box has room for some more, whose control groups are being removed */
 
+/* SLOT_OPEN and SLOT_CLOSE of all slots, twice over. */
+#define CONTROL_BYTES ((int)(4 * SLOTS_MAX * sizeof(struct wire)))
+#define RESTARTS_MAX 3
+
 static const char *const fixed_env[] = {
 	"PATH=/usr/local/bin:/usr/bin:/bin",
 	"LANG=C.UTF-8",
@@ -69,6 +76,7 @@ struct box {
 	char *helper, *run_dir;
 	int control; /* -1 = conclave-box is dead */
 	bool greeted;
+	unsigned restarts; /* since the last HELLO */
 	struct io_watch *watch;
 	struct timer hello;
 	int helper_pidfd; /* -1 when somebody else started it */
@@ -86,8 +94,9 @@ struct box_slot {
 	uint64_t id;
 	enum slot_state state;
 	bool gone;    /* SLOT_GONE, or never made */
-	bool closing; /* SLOT_CLOSE was sent */
-	bool closed;  /* by its owner: no callbacks any more */
+	bool closing; /* SLOT_CLOSE was sent, or waits to be */
+	bool close_waits;
+	bool closed; /* by its owner: no callbacks any more */
 	bool released;
 	struct op op;
 	void (*on_ready)(void *arg, struct box_slot *slot, const char *why);
@@ -114,6 +123,15 @@ static void kill_by_pidfd(int pidfd)
 static void on_control(void *arg, unsigned events);
 static void lose_helper(struct box *box, const char *why);
 
+/* Root has the right to FORCE it past net.core.wmem_max; anybody else gets what he gets, and waits for room. */
+static void make_room(int control)
+{
+	int bytes = CONTROL_BYTES;
+
+	if (setsockopt(control, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) < 0)
+		setsockopt(control, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
 /* Starts it; *out is our end of the control socket. */
 static int start_helper(struct box *box, char **why)
 {
@@ -136,6 +154,7 @@ static int start_helper(struct box *box, char **why)
 		close(pair[0]);
 		return error;
 	}
+	make_room(pair[0]);
 	box->control = pair[0];
 	box->helper_pidfd = child.pidfd;
 	box->greeted = false;
@@ -156,6 +175,7 @@ static int take_hello(struct box *box, const struct wire *message, char **why)
 	}
 	box->cgroup = cgroup_row(message->cgroup_row);
 	box->greeted = true;
+	box->restarts = 0;
 	log_info(box->log, "box_helper", "cgroup=%s", box->cgroup->name);
 	return 0;
 }
@@ -212,19 +232,23 @@ static void on_hello_late(void *arg)
 
 static bool can_restart(const struct box *box)
 {
-	return box->helper && geteuid() == 0;
+	return box->helper && geteuid() == 0 && box->restarts < RESTARTS_MAX;
 }
 
 static int restart_helper(struct box *box)
 {
-	int error = start_helper(box, NULL);
+	int error;
+
+	box->restarts++;
+	error = start_helper(box, NULL);
 
 	if (error < 0)
 		return error;
 	error = io_set_nonblocking(box->control);
 	if (error < 0)
 		return error;
-	log_warn(box->log, "box_helper", "action=restart");
+	log_warn(
+		box->log, "box_helper", "action=restart try=%u of=%d", box->restarts, RESTARTS_MAX);
 	watch_control(box);
 	timer_start(&box->hello, HELLO_MS * US_PER_MS);
 	return -EAGAIN;
@@ -312,19 +336,47 @@ static bool is_running(const struct box_slot *slot)
 	return slot->state == SLOT_BUSY || slot->state == SLOT_COLLECTING;
 }
 
-static void send_close(struct box_slot *slot)
+/* False when the socket is full. */
+static bool try_close(struct box_slot *slot)
 {
 	struct wire message = {.magic = WIRE_MAGIC, .type = WIRE_SLOT_CLOSE, .id = slot->id};
-	int error;
+	int error = wire_send(slot->box->control, &message, NULL, 0);
 
-	if (slot->closing || slot->gone || slot->box->control < 0)
+	slot->close_waits = error == -EAGAIN || error == -ENOBUFS;
+	if (error < 0 && !slot->close_waits) /* conclave-box is dying, and its slots with it */
+		log_error(slot->box->log, "box_slot", "id=%llu close_error=%d",
+			(unsigned long long)slot->id, error);
+	return !slot->close_waits;
+}
+
+static void send_close(struct box_slot *slot)
+{
+	struct box *box = slot->box;
+
+	if (slot->closing || slot->gone || box->control < 0)
 		return;
 	slot->closing = true;
 	timer_start(&slot->deadline, STEP_US);
-	error = wire_send(slot->box->control, &message, NULL, 0);
-	if (error < 0) /* the deadline reports it */
-		log_error(slot->box->log, "box_slot", "id=%llu close_error=%d",
-			(unsigned long long)slot->id, error);
+	if (try_close(slot))
+		return;
+	log_warn(box->log, "box_slot", "id=%llu close=waits", (unsigned long long)slot->id);
+	if (box->watch)
+		io_set(box->watch, IO_READ | IO_WRITE);
+}
+
+/* The control socket has room again. */
+static void send_waiting_closes(struct box *box)
+{
+	list_each (it, &box->slots) {
+		struct box_slot *slot = list_entry(it, struct box_slot, link);
+
+		if (!slot->close_waits || slot->gone)
+			continue;
+		if (!try_close(slot))
+			return;
+		timer_start(&slot->deadline, STEP_US);
+	}
+	io_set(box->watch, IO_READ);
 }
 
 static int64_t without_launcher(const struct box_slot *slot, int64_t cpu_us)
@@ -389,12 +441,13 @@ static void on_slot_deadline(void *arg)
 		slot_stillborn(slot, "a slot was not ready in time");
 		return;
 	}
-	log_error(slot->box->log, "box_slot", "id=%llu late=gone action=abandon",
-		(unsigned long long)slot->id);
-	slot->gone = true;
+	log_error(slot->box->log, "box_slot", "id=%llu late=gone action=%s",
+		(unsigned long long)slot->id, slot->close_waits ? "keep_asking" : "abandon");
+	/* Nobody may think it gone who has not even been able to ask for it: the request stays. */
+	slot->gone = !slot->close_waits;
 	if (is_running(slot))
 		slot_fail(slot, "the slot's processes did not die in time");
-	if (slot->closed)
+	if (slot->closed && slot->gone)
 		slot_release(slot);
 }
 
@@ -588,6 +641,8 @@ static void on_control(void *arg, unsigned events)
 	int fds[WIRE_FDS_MAX];
 	unsigned n_fds;
 
+	if (events & IO_WRITE)
+		send_waiting_closes(box);
 	while (box->control >= 0) {
 		int error = wire_receive(box->control, &message, fds, &n_fds);
 		if (error == -EAGAIN)

@@ -1288,6 +1288,55 @@ static void test_helper_death(void **state)
 	assert_null(box_host_failure(f->host));
 }
 
+static void write_once_only_helper(const char *path)
+{
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	assert_true(fprintf(f, "#!/bin/sh\n[ -e \"$0.used\" ] && exit 1\n: >\"$0.used\"\n"
+			       "exec " CONCLAVE_BIN_DIR "/conclave-box \"$@\"\n") > 0);
+	assert_int_equal(fchmod(fileno(f), 0755), 0);
+	fclose(f);
+}
+
+/* It works once, and at no restart: that is not for ever a reason to wait. */
+static void test_helper_that_cannot_be_restarted(void **state)
+{
+	struct fixture *f = *state;
+	char dir[128], helper[128];
+	const char *argv[] = {"./victim", "exit", "4", NULL};
+	struct fixture own = {
+		.row = f->row, .loop = f->loop, .victim = f->victim, .victim_size = f->victim_size};
+	struct box_options options = {.log = loop_log(f->loop),
+		.slots = 1,
+		.helper = helper,
+		.helper_fd = -1,
+		.run_dir = dir};
+	struct box_spec spec;
+	struct box_run *handle;
+	char *why = NULL;
+	OUTCOME(before);
+	OUTCOME(o);
+
+	snprintf(dir, sizeof(dir), "%s/once", f->dir);
+	snprintf(helper, sizeof(helper), "%s/helper", f->dir);
+	write_once_only_helper(helper);
+	assert_int_equal(mkdir(dir, 0700), 0);
+	assert_int_equal(box_host_open(f->loop, f->row->ops, &options, &own.host, &why), 0);
+	run(&own, &before, "exit", "4");
+	assert_exit(&before, 4);
+	kill(find_helper(dir), SIGKILL);
+	wait_no_process(dir, f);
+	spec = spec_of(&own, argv);
+	run_spec(&own, &spec, &o);
+	assert_int_equal(o.r.end, BOX_FAILED);
+	assert_non_null(box_host_failure(own.host));
+	spec = spec_of(&own, argv);
+	assert_int_equal(box_run(own.host, &spec, &events, NULL, &handle), -EPIPE);
+	close(spec.files_fd);
+	box_host_close(own.host);
+}
+
 /* Two boxes with one run directory on one host: the second passes the locked range over. */
 static void test_two_boxes(void **state)
 {
@@ -1513,6 +1562,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_executor_killed),
 		cmocka_unit_test(test_helper_killed_and_swept),
 		cmocka_unit_test(test_helper_death),
+		cmocka_unit_test(test_helper_that_cannot_be_restarted),
 		cmocka_unit_test(test_two_boxes),
 	};
 	int failed = 0;
