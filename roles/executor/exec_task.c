@@ -2,13 +2,15 @@
 /*
  * One task, from its document to its result.
  *
- *   PREPARE ──> COMPILE ──> RUN ─┐ next case      any of PREPARE COMPILE RUN RETRY ──> KILL ──> GONE
+ *   PREPARE ──> COMPILE ──> RUN ─┐ next case      any of PREPARE COMPILE ADD RUN RETRY ──> KILL ──> GONE
  *      │           │  └──────│<──┘                     (cancel, shutdown, fenced)
- *      └───────────│─────────┤                    COMPILE RUN <──> RETRY   our failure: again, 3 times
+ *      └───────────│─────────┤                    PREPARE COMPILE ADD RUN <──> RETRY   our failure: again, 3 times
  *                  └─────> COLLECT ──> HELD ──> GONE
+ *                                                 ADD is on the way to RUN when the run has files of its own
  *
  * PREPARE  writes the sources into a bundle (a sealed memfd), slice by slice: nothing of ours is on a disk.
  * COMPILE  the compiler runs in the box on that bundle, and what it leaves comes back as another one (`built`).
+ * ADD      copies `built`, slice by slice, with the files the task adds for the run over it.
  * RUN      the program runs on `built`, made read-only, with one case's input; once a case, in order.
  * COLLECT  the result becomes JSON; everything else is let go.
  * HELD     the result waits until a judicator has accepted it.
@@ -44,7 +46,7 @@
 /* The box ends every run at its wall limit; longer than this it is broken. */
 #define BOX_DEADLINE_US ((LIMIT_WALL_MS_MAX + 60 * 1000) * US_PER_MS)
 
-enum { PREPARE, COMPILE, RUN, RETRY, COLLECT, KILL, HELD, GONE };
+enum { PREPARE, COMPILE, ADD, RUN, RETRY, COLLECT, KILL, HELD, GONE };
 
 struct exec_task {
 	struct fsm fsm;
@@ -74,6 +76,8 @@ struct exec_task {
 	unsigned tries;
 	struct backoff backoff;
 	char *reason;
+	/* ADD */
+	struct files_merge merge;
 	/* COMPILE -> RUN */
 	enum task_status status; /* as readers see it: TASK_COMPILING until the first case runs */
 	int built;               /* bundle: what was compiled, or the sources */
@@ -293,6 +297,25 @@ static bool has_compile_step(const struct exec_task *task)
 	return (compile && compile->command.count) || (task->language && task->language->compile);
 }
 
+static int take_fd(int *fd)
+{
+	int taken = *fd;
+
+	*fd = -1;
+	return taken;
+}
+
+/* Everything is built: the program, if there is nothing to add to it. */
+static int step_to_run(struct exec_task *task)
+{
+	const struct task_execute *execute = task->task->execute;
+
+	if (execute && execute->files.count)
+		return ADD;
+	task->program = take_fd(&task->built);
+	return RUN;
+}
+
 static int prepare_slice(struct exec_task *task)
 {
 	static const struct codec_list none;
@@ -304,7 +327,6 @@ static int prepare_slice(struct exec_task *task)
 
 	if (error) {
 		files_fini(&task->sources);
-		task->sources.at = 0;
 		return we_failed(task, "writing the sources", strerror(-error));
 	}
 	if (!done) {
@@ -314,9 +336,8 @@ static int prepare_slice(struct exec_task *task)
 	step_succeeded(task);
 	if (has_compile_step(task))
 		return COMPILE;
-	task->built = task->sources.fd;
-	task->sources.fd = -1;
-	return RUN;
+	task->built = take_fd(&task->sources.fd);
+	return step_to_run(task);
 }
 
 /* What makes further work pointless. */
@@ -335,6 +356,24 @@ static const char *refusal(struct exec_task *task, const char *message)
 	return NULL;
 }
 
+static int add_slice(struct exec_task *task)
+{
+	bool done;
+	int error = files_merge_slice(&task->merge, &task->task->execute->files, &done);
+
+	if (error)
+		return we_failed(task, "adding the files of the run", strerror(-error));
+	if (!done) {
+		timer_start(&task->slice, 0);
+		return FSM_WAIT;
+	}
+	step_succeeded(task);
+	task->program = take_fd(&task->merge.out.fd);
+	files_merge_fini(&task->merge);
+	files_close(&task->built);
+	return RUN;
+}
+
 static void on_slice(void *arg)
 {
 	struct exec_task *task = arg;
@@ -344,9 +383,9 @@ static void on_slice(void *arg)
 		fsm_go(&task->fsm, COLLECT, "refused");
 		return;
 	}
-	next = prepare_slice(task);
+	next = task->fsm.state == ADD ? add_slice(task) : prepare_slice(task);
 	if (next != FSM_WAIT)
-		fsm_go(&task->fsm, next, "prepared");
+		fsm_go(&task->fsm, next, "written");
 }
 
 static int enter_prepare(void *owner)
@@ -395,34 +434,30 @@ static int compile_is_done(struct exec_task *task, const struct box_result *resu
 	files_fini(&task->sources);
 	if (good) {
 		task->built = result->files_fd;
-		return RUN;
+		return step_to_run(task);
 	}
 	drop_files(result);
 	task->verdict = VERDICT_COMPILE_ERROR;
 	return COLLECT;
 }
 
-/*** RUN ***/
+/*** ADD ***/
 
-/* What was compiled, and over it the files the task adds for the run. */
-static int make_program(struct exec_task *task)
+static int enter_add(void *owner)
 {
-	const struct task_execute *execute = task->task->execute;
-	int error;
+	struct exec_task *task = owner;
+	int error = files_merge_start(
+		&task->merge, task->built, LIMIT_FILE_MAX + BODY_MAX, &task->task->execute->files);
 
-	if (task->program >= 0)
-		return 0;
-	if (!execute || !execute->files.count) {
-		task->program = task->built;
-		task->built = -1;
-		return 0;
-	}
-	error = files_merge(
-		task->built, LIMIT_FILE_MAX + BODY_MAX, &execute->files, &task->program);
-	if (!error)
-		files_close(&task->built);
-	return error;
+	if (error == -EBADMSG || error == -EFBIG)
+		return we_failed(task, "what was compiled", "came back malformed");
+	if (error)
+		return we_failed(task, "adding the files of the run", strerror(-error));
+	timer_start(&task->slice, 0);
+	return FSM_WAIT;
 }
+
+/*** RUN ***/
 
 static void fill_case_limits(struct exec_task *task)
 {
@@ -464,15 +499,10 @@ static int start_case(struct exec_task *task)
 static int enter_run(void *owner)
 {
 	struct exec_task *task = owner;
-	int error = make_program(task);
 
 	task->status = TASK_RUNNING;
 	if (task->events.on_progress)
 		task->events.on_progress(task->arg);
-	if (error == -EBADMSG || error == -EFBIG)
-		return we_failed(task, "what was compiled", "came back malformed");
-	if (error)
-		return we_failed(task, "adding the files of the run", strerror(-error));
 	return start_case(task);
 }
 
@@ -607,6 +637,7 @@ static void let_go_of_all_but_the_result(struct exec_task *task)
 	task->task = NULL;
 	timer_stop(&task->slice);
 	files_fini(&task->sources);
+	files_merge_fini(&task->merge);
 	files_close(&task->built);
 	files_close(&task->program);
 	captures_reset(task);
@@ -694,14 +725,16 @@ static int enter_gone(void *owner)
 
 static const struct fsm_state states[] = {
 	[PREPARE] = {"PREPARE", enter_prepare, NULL, 0,
-		FSM_BIT(COMPILE) | FSM_BIT(RUN) | FSM_BIT(RETRY) | FSM_BIT(COLLECT) |
+		FSM_BIT(COMPILE) | FSM_BIT(ADD) | FSM_BIT(RUN) | FSM_BIT(RETRY) | FSM_BIT(COLLECT) |
 			FSM_BIT(KILL)},
 	[COMPILE] = {"COMPILE", enter_compile, box_is_late, BOX_DEADLINE_US,
+		FSM_BIT(ADD) | FSM_BIT(RUN) | FSM_BIT(RETRY) | FSM_BIT(COLLECT) | FSM_BIT(KILL)},
+	[ADD] = {"ADD", enter_add, NULL, 0,
 		FSM_BIT(RUN) | FSM_BIT(RETRY) | FSM_BIT(COLLECT) | FSM_BIT(KILL)},
 	[RUN] = {"RUN", enter_run, box_is_late, BOX_DEADLINE_US,
 		FSM_BIT(RUN) | FSM_BIT(RETRY) | FSM_BIT(COLLECT) | FSM_BIT(KILL)},
 	[RETRY] = {"RETRY", enter_retry, retry_is_due, 0,
-		FSM_BIT(PREPARE) | FSM_BIT(COMPILE) | FSM_BIT(RUN) | FSM_BIT(KILL)},
+		FSM_BIT(PREPARE) | FSM_BIT(COMPILE) | FSM_BIT(ADD) | FSM_BIT(RUN) | FSM_BIT(KILL)},
 	[COLLECT] = {"COLLECT", enter_collect, NULL, 0, FSM_BIT(HELD)},
 	[KILL] = {"KILL", enter_kill, kill_is_late, 10 * US_PER_S, FSM_BIT(GONE)},
 	[HELD] = {"HELD", enter_held, NULL, 0, FSM_BIT(GONE)},
@@ -738,6 +771,7 @@ struct exec_task *exec_task_new(const struct exec_task_env *env, const struct id
 	task->task = task_read;
 	task->status = TASK_COMPILING;
 	task->built = task->program = task->sources.fd = -1;
+	files_merge_init(&task->merge);
 	task->cases = mem_array(task_read ? task_read->cases.count : 0, sizeof(*task->cases));
 	task->backoff = (struct backoff){.min_us = 50 * US_PER_MS, .max_us = 2 * US_PER_S};
 	capture_init(&task->out);

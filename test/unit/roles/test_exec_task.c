@@ -331,6 +331,12 @@ static void files_of_the_run(void **state)
 		 "{\"name\":\"f/y\",\"content\":\"out=new\"}],\"expected\":\"new\"}}");
 	assert_outcome(w, "accepted", "success");
 	assert_text(w, "/cases/0/stderr", "kept");
+	assert_string_equal(w->trace, "ADD RUN COLLECT HELD ");
+	judge(w, "{\"language\":\"compiled\",\"source\":\"file=prog:out=1\","
+		 "\"execute\":{\"files\":[{\"name\":\"prog\",\"content\":\"out=2\"}],\"expected\":"
+		 "\"2\"}}");
+	assert_outcome(w, "accepted", "success");
+	assert_string_equal(w->trace, "COMPILE ADD RUN COLLECT HELD ");
 }
 
 /*** Limits ***/
@@ -591,6 +597,25 @@ static void cancelled_in_each_state(void **state)
 	assert_string_equal(w->trace, "COMPILE RETRY KILL GONE ");
 }
 
+static void ended_while_files_are_added(void **state)
+{
+	static const char json[] = "{\"language\":\"compiled\",\"source\":\"file=prog:out=1\","
+				   "\"execute\":{\"files\":[{\"name\":\"a\",\"content\":\"b\"}]}}";
+	struct world *w = *state;
+
+	begin(w, json);
+	reach(w, "ADD");
+	exec_task_end(w->task, "cancelled");
+	finish(w);
+	assert_false(exec_task_is_held(w->task));
+	assert_string_equal(w->trace, "COMPILE ADD KILL GONE ");
+	begin(w, json);
+	reach(w, "ADD");
+	exec_task_free(take_ptr(&w->task));
+	loop_advance_us(w->loop, US_PER_S);
+	assert_int_equal(w->n_end, 0);
+}
+
 static void a_held_result_is_dropped_at_once(void **state)
 {
 	struct world *w = *state;
@@ -658,6 +683,7 @@ int main(void)
 		TEST(our_failure_is_never_blamed_on_the_program),
 		TEST(an_unreadable_task_is_an_error),
 		TEST(cancelled_in_each_state),
+		TEST(ended_while_files_are_added),
 		TEST(a_held_result_is_dropped_at_once),
 		TEST(a_kill_meets_the_result),
 		TEST(freed_at_any_moment),
