@@ -1219,6 +1219,18 @@ static int64_t wait_no_process(const char *word, struct fixture *f)
 	return loop_now_exact_us(f->loop) - from;
 }
 
+/* "Started" is said within exec, a moment before the arguments can be read. */
+static void wait_process(const char *word, struct fixture *f)
+{
+	int64_t from = loop_now_exact_us(f->loop);
+
+	while (count_processes(word) == 0) {
+		loop_turn(f->loop, US_PER_MS);
+		if (loop_now_exact_us(f->loop) - from > DEADLINE_US)
+			fail_msg("no process of %s is there", word);
+	}
+}
+
 static void test_executor_killed(void **state)
 {
 	struct fixture *f = *state;
@@ -1231,7 +1243,7 @@ static void test_executor_killed(void **state)
 	assert_true(helper > 0);
 	find_group(helper, group);
 	assert_true(count_leaves(group) > 0);
-	assert_true(count_processes("executor-marker-4714") > 0);
+	wait_process("executor-marker-4714", f);
 	kill(executor, SIGKILL);
 	assert_int_equal(waitpid(executor, NULL, 0), executor);
 	/* The promise is 100 ms on an idle machine. */
