@@ -430,7 +430,8 @@ static void serve(struct zygote *z, struct run *run, struct program *program)
 		tell_failure(z, error, why);
 		return;
 	}
-	started = now_us(); /* exec and its page faults are in the CPU time, so in the wall time too */
+	started =
+		now_us(); /* exec and its page faults are in the CPU time, so in the wall time too */
 	pid = start(program, run, why);
 	if (pid < 0) {
 		tell_failure(z, -EIO, why);

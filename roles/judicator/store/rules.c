@@ -88,14 +88,20 @@ static void text_set(char *field, size_t n, struct str s)
 
 /* --- changes --- */
 
+/* Room for one more item behind n. */
+static void *grown(void *items, unsigned n, unsigned *cap, size_t size)
+{
+	if (n < *cap)
+		return items;
+	*cap = *cap ? *cap * 2 : 8;
+	return mem_resize(items, *cap * size);
+}
+
 static void changed_id(struct rules *r, const struct id *id)
 {
 	struct rules_changes *c = r->changes;
 
-	if (c->n_ids == c->cap_ids) {
-		c->cap_ids = c->cap_ids ? c->cap_ids * 2 : 16;
-		c->ids = mem_resize(c->ids, c->cap_ids * sizeof(*c->ids));
-	}
+	c->ids = grown(c->ids, c->n_ids, &c->cap_ids, sizeof(*c->ids));
 	c->ids[c->n_ids++] = *id;
 }
 
@@ -103,10 +109,8 @@ static void changed_language(struct rules *r, const char *language)
 {
 	struct rules_changes *c = r->changes;
 
-	if (c->n_languages == c->cap_languages) {
-		c->cap_languages = c->cap_languages ? c->cap_languages * 2 : 4;
-		c->languages = mem_resize(c->languages, c->cap_languages * sizeof(*c->languages));
-	}
+	c->languages =
+		grown(c->languages, c->n_languages, &c->cap_languages, sizeof(*c->languages));
 	text_set(c->languages[c->n_languages++], sizeof(*c->languages), str_from(language));
 }
 
@@ -114,10 +118,7 @@ static void changed_ended(struct rules *r, const struct rows_task *t)
 {
 	struct rules_changes *c = r->changes;
 
-	if (c->n_ended == c->cap_ended) {
-		c->cap_ended = c->cap_ended ? c->cap_ended * 2 : 4;
-		c->ended = mem_resize(c->ended, c->cap_ended * sizeof(*c->ended));
-	}
+	c->ended = grown(c->ended, c->n_ended, &c->cap_ended, sizeof(*c->ended));
 	c->ended[c->n_ended++] = *t;
 }
 
