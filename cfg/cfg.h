@@ -94,3 +94,5 @@ void cfg_doc_help(struct buf *out, unsigned services);
 void cfg_doc_sample(
 	struct buf *out, unsigned services);          /* every option, commented, with its prose */
 void cfg_doc_man(struct buf *out, unsigned services); /* mdoc list of the options */
+/* Prose as mdoc text: escaped, a sentence a line at least, wrapped; ends with a newline. */
+void cfg_doc_mdoc(struct buf *out, struct str prose);

@@ -7,6 +7,7 @@
 #include "cfg/cfg_table.h"
 
 #define COLUMNS 96
+#define MDOC_COLUMNS 78
 
 /* prose broken at blanks into lines of at most COLUMNS, each behind indent. */
 static void add_wrapped(struct buf *out, const char *indent, struct str prose)
@@ -65,17 +66,64 @@ static void sample_row(struct buf *out, const struct cfg_row *row, bool first)
 }
 
 /* mdoc reads a line that starts with . or ' as a request, and \ as an escape everywhere. */
-static void add_mdoc(struct buf *out, struct str text)
+static void add_mdoc_word(struct buf *out, struct str word, bool line_start)
 {
-	if (text.n > 0 && (text.p[0] == '.' || text.p[0] == '\''))
+	if (line_start && word.n > 0 && (word.p[0] == '.' || word.p[0] == '\''))
 		buf_add_str(out, STR("\\&"));
-	for (size_t i = 0; i < text.n; i++) {
-		if (text.p[i] == '\\')
+	for (size_t i = 0; i < word.n; i++) {
+		if (word.p[i] == '\\')
 			buf_add_str(out, STR("\\e"));
 		else
-			buf_add_char(out, text.p[i]);
+			buf_add_char(out, word.p[i]);
+	}
+}
+
+void cfg_doc_mdoc(struct buf *out, struct str prose)
+{
+	size_t used = 0;
+	bool sentence_ended = false;
+	struct str word;
+
+	while (str_cut(&prose, ' ', &word)) {
+		if (used > 0 && (sentence_ended || used + 1 + word.n > MDOC_COLUMNS)) {
+			buf_add_char(out, '\n');
+			used = 0;
+		}
+		if (used > 0)
+			buf_add_char(out, ' ');
+		add_mdoc_word(out, word, used == 0);
+		used += word.n + (used > 0);
+		sentence_ended = word.n > 0 && word.p[word.n - 1] == '.';
 	}
 	buf_add_char(out, '\n');
+}
+
+static const struct {
+	unsigned service;
+	const char *name;
+} readers[] = {
+	{CFG_BOOT, "boot"},
+	{CFG_EXECUTOR, "executor"},
+	{CFG_GATEWAY, "gateway"},
+	{CFG_JUDICATOR, "judicator"},
+};
+
+/* "Read by executor, gateway." */
+static void add_readers(struct buf *out, const struct cfg_row *row)
+{
+	const char *between = "Read by ";
+
+	if ((row->services & CFG_ALL) == CFG_ALL) {
+		buf_add_str(out, STR("Read by all."));
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
+		if (!(row->services & readers[i].service))
+			continue;
+		buf_addf(out, "%s%s", between, readers[i].name);
+		between = ", ";
+	}
+	buf_add_char(out, '.');
 }
 
 static void man_row(struct buf *out, const struct cfg_row *row, bool first unused)
@@ -84,11 +132,12 @@ static void man_row(struct buf *out, const struct cfg_row *row, bool first unuse
 
 	buf_add_char(&facts, '(');
 	add_facts(&facts, row);
-	buf_add_char(&facts, ')');
+	buf_add_str(&facts, STR("). "));
+	add_readers(&facts, row);
 	buf_addf(out, ".It Cm %s.%s\n", row->section, row->key);
-	add_mdoc(out, str_from(row->prose));
+	cfg_doc_mdoc(out, str_from(row->prose));
 	buf_add_str(out, STR(".br\n"));
-	add_mdoc(out, buf_str(&facts));
+	cfg_doc_mdoc(out, buf_str(&facts));
 }
 
 static void each_row(struct buf *out, unsigned services,

@@ -119,8 +119,12 @@ void args_doc_man(struct buf *out, bool standalone)
 
 		if (f->marks & FLAG_INTERNAL || (f->marks & FLAG_STANDALONE && !standalone))
 			continue;
-		buf_addf(out, ".It Fl Fl %s%s%s\n%s\n", f->name + 2, f->value ? " Ar " : "",
-			f->value ? f->value : "", f->prose);
+		buf_add_str(out, STR(".It"));
+		if (f->letter)
+			buf_addf(out, " Fl %s ,", f->letter + 1);
+		buf_addf(out, " Fl Fl %s%s%s\n", f->name + 2, f->value ? " Ar " : "",
+			f->value ? f->value : "");
+		cfg_doc_mdoc(out, str_from(f->prose));
 	}
 	buf_add_str(out, STR(".El\n"));
 }

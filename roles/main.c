@@ -110,9 +110,25 @@ static unsigned list_mask(const struct service_list *list)
 
 /* --- what is only printed ------------------------------------------------------------------------ */
 
-static const char exit_status[] = "0 after an ordered stop, 1 when the machine is not ready (a "
-				  "directory, the lock, the disk), "
-				  "2 when the configuration or the command line is wrong";
+static const struct {
+	int status;
+	const char *prose;
+} exits[] = {
+	{0, "an ordered stop, or what was asked for was printed"},
+	{BOOT_EXIT_FAILED, "the machine is not ready: a directory, the lock, the disk"},
+	{BOOT_EXIT_USAGE, "the configuration or the command line is wrong; nothing was started"},
+};
+
+static const struct {
+	const char *path, *prose;
+} files[] = {
+	{"/etc/conclave/", "the configuration files of the packaged services"},
+	{"/var/lib/conclave/", "state of a program started as root; elsewhere with --dir"},
+	{"/var/lib/conclave/secret",
+		"what judicators, executors and gateways share, made at the first start; mode "
+		"0600, the same on every machine"},
+	{"/run/conclave/", "a run directory a program: pid files, boot.lock, generated files"},
+};
 
 static const struct {
 	const char *name, *prose;
@@ -140,32 +156,61 @@ static void doc_help(const struct program *program, struct buf *out)
 	buf_add_str(out, STR("\nsignals:\n"));
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
 		buf_addf(out, "  %s\n      %s\n", signals[i].name, signals[i].prose);
-	buf_addf(out,
-		"\nexit status:\n  %s\n\n"
-		"options (in a file: key = VALUE below [section]; in the environment: "
-		"CONCLAVE_SECTION_KEY):\n",
-		exit_status);
+	buf_add_str(out, STR("\nexit status:\n"));
+	for (size_t i = 0; i < ARRAY_SIZE(exits); i++)
+		buf_addf(out, "  %d   %s\n", exits[i].status, exits[i].prose);
+	buf_add_str(out, STR("\noptions (in a file: key = VALUE below [section]; in the "
+			     "environment: CONCLAVE_SECTION_KEY):\n"));
 	cfg_doc_help(out, program_mask(program));
+}
+
+static void man_tail(const struct program *program, struct buf *out)
+{
+	buf_add_str(out, STR(".Sh FILES\n.Bl -tag -width Ds\n"));
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		buf_addf(out, ".It Pa %s\n", files[i].path);
+		cfg_doc_mdoc(out, str_from(files[i].prose));
+	}
+	buf_add_str(out, STR(".El\n.Sh EXIT STATUS\n.Bl -tag -width Ds\n"));
+	for (size_t i = 0; i < ARRAY_SIZE(exits); i++) {
+		buf_addf(out, ".It %d\n", exits[i].status);
+		cfg_doc_mdoc(out, str_from(exits[i].prose));
+	}
+	buf_add_str(out, STR(".El\n.Sh SEE ALSO\n.Xr conclave-log 5 ,\n"
+			     ".Xr conclave-options 5"));
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
+		if (&programs[i] != program)
+			buf_addf(out, " ,\n.Xr %s 8", programs[i].name);
+	buf_add_char(out, '\n');
 }
 
 static void doc_man(const struct program *program, struct buf *out)
 {
 	bool standalone = program->standalone.n > 0;
 
+	buf_addf(out, ".Dd %s\n.Dt ", CONCLAVE_DATE);
+	for (const char *c = program->name; *c; c++)
+		buf_add_char(out, (char)(*c - 'a' + 'A')); /* names are lower case letters */
 	buf_addf(out,
-		".Dd $Mdocdate$\n.Dt %s 8\n.Os Conclave\n.Sh NAME\n.Nm %s\n.Nd %s\n.Sh SYNOPSIS\n"
+		" 8\n.Os\n.Sh NAME\n.Nm %s\n.Nd %s\n.Sh SYNOPSIS\n"
 		".Nm\n.Op Fl c Ar FILE\n.Op Fl Fl section.key Ns = Ns Ar VALUE ...\n",
-		program->name, program->name, program->summary);
+		program->name, program->summary);
 	if (standalone)
 		buf_add_str(out, STR(".Nm\n.Fl Fl standalone\n.Op Fl Fl dir Ar DIR\n"));
 	buf_add_str(out, STR(".Sh DESCRIPTION\n"));
 	args_doc_man(out, standalone);
-	buf_add_str(out, STR(".Sh OPTIONS\n"));
+	buf_add_str(out, STR(".Sh OPTIONS\nEach may stand in the file as\n"
+			     ".Cm key = VALUE\nbelow its\n.Cm [section] ,\n"
+			     "in the environment as\n.Ev CONCLAVE_SECTION_KEY\nand on the "
+			     "command line.\n"));
 	cfg_doc_man(out, program_mask(program));
 	buf_add_str(out, STR(".Sh SIGNALS\n.Bl -tag -width Ds\n"));
-	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
-		buf_addf(out, ".It %s\n%s\n", signals[i].name, signals[i].prose);
-	buf_addf(out, ".El\n.Sh EXIT STATUS\n%s.\n", exit_status);
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+		buf_addf(out, ".It %s\n", signals[i].name);
+		cfg_doc_mdoc(out, str_from(signals[i].prose));
+	}
+	buf_add_str(out, STR(".El\n"));
+	man_tail(program, out);
 }
 
 static void doc_sample(const struct program *program, struct buf *out)

@@ -69,6 +69,29 @@ static void the_manual_lists_each_option(void **state unused)
 	}
 	assert_true(has_line(&man, ".Bl -tag -width Ds"));
 	assert_true(has_line(&man, ".El"));
+	assert_true(has_line(&man, "(0 to 100 tasks; default 0)."));
+	assert_true(has_line(&man, "Read by executor, gateway."));
+	assert_true(has_line(&man, "Read by all."));
+	assert_true(longest_line(&man) <= 80);
+}
+
+static void prose_becomes_mdoc(void **state unused)
+{
+	static const char *const rows[][2] = {
+		{"one two", "one two\n"},
+		{"One. Two three.", "One.\nTwo three.\n"},
+		{".so and 'so", "\\&.so and 'so\n"},
+		{"First. 'then", "First.\n\\&'then\n"},
+		{"C:\\dir", "C:\\edir\n"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct buf man cleanup(buf_fini) = BUF_INIT;
+
+		cfg_doc_mdoc(&man, str_from(rows[i][0]));
+		buf_add_char(&man, '\0');
+		assert_string_equal(man.data, rows[i][1]);
+	}
 }
 
 /* The sample with every option uncommented is a file that sets everything to its default. */
@@ -243,6 +266,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(help_shows_each_option_of_the_services),
 		cmocka_unit_test(the_manual_lists_each_option),
+		cmocka_unit_test(prose_becomes_mdoc),
 		cmocka_unit_test(the_sample_is_a_file_of_the_defaults),
 		cmocka_unit_test(the_sample_files_are_up_to_date_and_load),
 	};

@@ -119,6 +119,7 @@ static void help_shows_what_people_may_use(void **state unused)
 	assert_null(strstr(help.data, "--service"));
 	assert_null(strstr(help.data, "--standalone"));
 	assert_non_null(strstr(man.data, ".It Fl Fl standalone\n"));
+	assert_non_null(strstr(man.data, ".It Fl c , Fl Fl config Ar FILE\n"));
 	assert_null(strstr(man.data, "service NAME"));
 }
 
