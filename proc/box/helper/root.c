@@ -123,8 +123,12 @@ static const char *const system_names[] = {
 	"etc/ghc",
 	"etc/mono",
 	"etc/perl",
+	"etc/php", /* which extensions the command line loads */
 	"etc/python3",
 };
+
+/* Names in /etc that hold a version: Java's directory; the file that fpc.cfg is a link to, through alternatives. */
+static const char *const versioned[] = {"fpc-", "java"};
 
 static const char *const directories[] = {"etc", "dev", "dev/shm", "empty", "proc", "w", "tmp"};
 static const char *const devices[] = {"null", "zero", "full", "random", "urandom"};
@@ -136,8 +140,16 @@ static const char *const links[][2] = {
 	{"/proc/self/fd/2", "dev/stderr"},
 };
 
-/* Java's configuration is in a directory named after its version. */
-static int mirror_java(char why[ROOT_WHY_MAX])
+static bool is_versioned(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(versioned); i++) {
+		if (strncmp(name, versioned[i], strlen(versioned[i])) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int mirror_versioned(char why[ROOT_WHY_MAX])
 {
 	DIR *dir = opendir("/etc");
 	struct dirent *entry;
@@ -147,7 +159,7 @@ static int mirror_java(char why[ROOT_WHY_MAX])
 		return errno == ENOENT ? 0 : failed(why, "list", "/etc");
 	while (error == 0 && (entry = readdir(dir))) {
 		char name[300];
-		if (strncmp(entry->d_name, "java", 4) != 0)
+		if (!is_versioned(entry->d_name))
 			continue;
 		snprintf(name, sizeof(name), "etc/%s", entry->d_name);
 		error = mirror(name, why);
@@ -206,7 +218,7 @@ static int build(uid_t uid_base, unsigned n, char why[ROOT_WHY_MAX])
 	for (size_t i = 0; i < ARRAY_SIZE(system_names) && error == 0; i++)
 		error = mirror(system_names[i], why);
 	if (error == 0)
-		error = mirror_java(why);
+		error = mirror_versioned(why);
 	if (error == 0)
 		error = make_passwd(uid_base, n, why);
 	if (error == 0)

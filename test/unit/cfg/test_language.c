@@ -329,7 +329,8 @@ static bool is_in_the_box(const char *program)
 
 static void our_profiles_load(void **state unused)
 {
-	static const char *const names[] = {"bash", "c", "cpp", "python"};
+	static const char *const names[] = {"bash", "c", "cpp", "csharp", "go", "java",
+		"javascript", "lua", "pascal", "php", "python", "ruby", "rust"};
 	struct cfg_errors errors = {0};
 	struct map languages;
 
