@@ -151,6 +151,8 @@ static void fill_presets(const struct codec_record *type, void *data)
 
 		if (f->kind == CODEC_I64)
 			memcpy((char *)data + f->offset, &f->preset, sizeof(f->preset));
+		else if (f->kind == CODEC_F64)
+			*(double *)((char *)data + f->offset) = (double)f->preset;
 	}
 }
 
@@ -537,12 +539,15 @@ static void encode_i64(struct json_writer *w, const struct codec_field *f, const
 
 static void encode_f64(struct json_writer *w, const struct codec_field *f, const void *from)
 {
-	json_number(w, *(const double *)from);
+	if ((f->flags & CODEC_NULL_PRESET) && *(const double *)from == (double)f->preset)
+		json_null(w);
+	else
+		json_number(w, *(const double *)from);
 }
 
 static bool f64_is_empty(const struct codec_field *f, const void *from)
 {
-	return *(const double *)from == 0;
+	return *(const double *)from == (double)f->preset;
 }
 
 static void encode_str(struct json_writer *w, const struct codec_field *f, const void *from)

@@ -48,7 +48,7 @@ enum codec_flag {
 	 * absent, as no bytes are a value too. */
 	CODEC_OMIT = 8,
 	CODEC_DEPRECATED = 16,
-	CODEC_NULL_PRESET = 32, /* I64: the preset is null on the wire, both ways */
+	CODEC_NULL_PRESET = 32, /* I64, F64: the preset is null on the wire, both ways */
 };
 
 struct codec_record;
@@ -61,7 +61,7 @@ struct codec_field {
 	unsigned flags;
 	const struct codec_record *record; /* RECORD, LIST */
 	const char *doc;
-	int64_t preset; /* I64: the value when absent */
+	int64_t preset; /* I64, F64: the value when absent */
 };
 
 struct codec_record {

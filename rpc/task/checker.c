@@ -14,10 +14,16 @@
  *
  * tokens: `in_token` says whether the last byte belonged to one; between tokens the position may stand anywhere in a
  * run of blanks.
+ *
+ * float: as tokens, until a token differs. Its bytes up to there are those of the expected token, from `token` on; they and what
+ * follows are collected in `number`, `run` counting all of them, and when the token is over both are compared as numbers. So
+ * `run` is 0 as long as the token is equal, and equal outputs take the fast way here too.
  */
 #include "rpc/task/checker.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <strings.h>
 
 #include "reactor/base/mem.h"
 #include "rpc/text.h"
@@ -30,9 +36,12 @@ struct checker {
 	enum checker_kind kind;
 	struct str expected;
 	size_t at;             /* position in expected: everything before is matched */
-	size_t run, run_equal; /* lines */
-	bool in_token;         /* tokens */
+	size_t run, run_equal; /* lines; float: `run` bytes of a token that differs */
+	bool in_token;         /* tokens, float */
 	size_t extra;          /* lines or tokens of the output begun behind the end of expected */
+	double abs, rel;       /* float, as the next two */
+	size_t token;          /* where the expected token begins */
+	char number[CHECKER_NUMBER_MAX + 1];
 	bool failed;
 	size_t diff; /* failed: position in expected of the difference */
 	char got[GOT_MAX];
@@ -68,10 +77,15 @@ static void keep_got(struct checker *c, char byte)
 		c->got[c->n_got++] = byte;
 }
 
+static bool is_by_token(const struct checker *c)
+{
+	return c->kind == CHECKER_TOKENS || c->kind == CHECKER_FLOAT;
+}
+
 /* An excerpt ends with its line or token. */
 static bool ends_excerpt(const struct checker *c, char byte)
 {
-	return c->kind == CHECKER_TOKENS ? is_space(byte) : byte == '\n';
+	return is_by_token(c) ? is_space(byte) : byte == '\n';
 }
 
 /* A byte behind the difference, only for the message. */
@@ -226,6 +240,176 @@ static void tokens_equal(struct checker *c, struct str chunk)
 	c->in_token = !is_space(chunk.p[chunk.n - 1]);
 }
 
+/* --- float ------------------------------------------------------------------------------------- */
+
+static const char *skip_digits(const char *p)
+{
+	while (*p >= '0' && *p <= '9')
+		p++;
+	return p;
+}
+
+/* [+-] digits [. digits] [e [+-] digits], with a digit before the exponent. */
+static bool is_decimal(const char *p)
+{
+	const char *whole = p + (*p == '+' || *p == '-'), *point = skip_digits(whole);
+	const char *end = *point == '.' ? skip_digits(point + 1) : point;
+	const char *exponent;
+
+	if (end - whole == (*point == '.'))
+		return false;
+	if (*end != 'e' && *end != 'E')
+		return *end == '\0';
+	exponent = end + 1 + (end[1] == '+' || end[1] == '-');
+	end = skip_digits(exponent);
+	return end > exponent && *end == '\0';
+}
+
+static bool is_named_number(const char *p)
+{
+	p += *p == '+' || *p == '-';
+	return !strcasecmp(p, "inf") || !strcasecmp(p, "infinity") || !strcasecmp(p, "nan");
+}
+
+static bool to_number(struct str s, double *out)
+{
+	char text[CHECKER_NUMBER_MAX + 1];
+
+	if (s.n == 0 || s.n > CHECKER_NUMBER_MAX || memchr(s.p, '\0', s.n))
+		return false;
+	memcpy(text, s.p, s.n);
+	text[s.n] = '\0';
+	if (is_named_number(text)) {
+		*out = strtod(text, NULL);
+		return true;
+	}
+	if (!is_decimal(text))
+		return false;
+	*out = strtod(text, NULL);
+	return isfinite(*out);
+}
+
+static bool is_near(const struct checker *c, double got, double expected)
+{
+	double apart;
+
+	if (isnan(got) || isnan(expected))
+		return isnan(got) && isnan(expected);
+	if (isinf(got) || isinf(expected))
+		return got == expected;
+	apart = fabs(got - expected);
+	return apart <= c->abs || apart <= c->rel * fabs(expected);
+}
+
+/* A byte of a token that is not the expected one. */
+static void collect(struct checker *c, char byte)
+{
+	if (c->run < CHECKER_NUMBER_MAX)
+		c->number[c->run] = byte;
+	c->run++;
+}
+
+/* The output's token, as far as it is kept. */
+static struct str collected(const struct checker *c)
+{
+	return (struct str){
+		c->number, c->run < CHECKER_NUMBER_MAX ? c->run : (size_t)CHECKER_NUMBER_MAX};
+}
+
+/* From now on the token is in `number`: what has been equal so far, to begin with. */
+static void begin_to_collect(struct checker *c)
+{
+	size_t end = c->at;
+
+	for (c->at = c->token; c->at < end; c->at++)
+		collect(c, c->expected.p[c->at]);
+}
+
+static void float_fail(struct checker *c)
+{
+	struct str got = collected(c);
+
+	fail_at(c, c->token);
+	for (size_t i = 0; i < got.n; i++)
+		keep_got(c, got.p[i]);
+	c->got_cut = c->run > GOT_MAX;
+	c->got_all = true;
+}
+
+/* The token of the output is over, and it was not equal to the end of the expected one. */
+static void compare_numbers(struct checker *c)
+{
+	double got, expected;
+	size_t end = c->token;
+
+	if (!c->run)
+		begin_to_collect(c);
+	while (end < c->expected.n && !is_space(c->expected.p[end]))
+		end++;
+	if (c->run <= CHECKER_NUMBER_MAX && to_number(collected(c), &got) &&
+		to_number((struct str){c->expected.p + c->token, end - c->token}, &expected) &&
+		is_near(c, got, expected)) {
+		c->at = end;
+		c->run = 0;
+	} else {
+		float_fail(c);
+	}
+}
+
+static void float_space(struct checker *c)
+{
+	bool is_equal = !c->run && (c->at == c->expected.n || is_space(c->expected.p[c->at]));
+
+	if (c->in_token && !is_equal)
+		compare_numbers(c);
+	c->in_token = false;
+}
+
+static void float_step(struct checker *c, char byte)
+{
+	if (is_space(byte)) {
+		float_space(c);
+		return;
+	}
+	if (!c->in_token) {
+		skip_spaces(c);
+		c->token = c->at;
+		c->in_token = true;
+	}
+	if (c->token == c->expected.n) {
+		c->extra = 1;
+		fail_with(c, c->at, byte);
+	} else if (!c->run && is_at(c, c->at, byte)) {
+		c->at++;
+	} else {
+		if (!c->run)
+			begin_to_collect(c);
+		collect(c, byte);
+	}
+}
+
+static void float_end(struct checker *c)
+{
+	float_step(c, ' ');
+	if (c->failed)
+		return;
+	skip_spaces(c);
+	if (c->at < c->expected.n)
+		fail_at(c, c->at);
+}
+
+/* The token it ends in may have begun in it. */
+static void float_equal(struct checker *c, struct str chunk)
+{
+	size_t begin = c->at - chunk.n, start = c->at;
+
+	while (start > begin && !is_space(c->expected.p[start - 1]))
+		start--;
+	if (start > begin || !c->in_token)
+		c->token = start;
+	c->in_token = start < c->at;
+}
+
 /* --- the table of kinds ------------------------------------------------------------------------ */
 
 struct kind_row {
@@ -239,6 +423,7 @@ static const struct kind_row KINDS[CHECKER_KIND_N] = {
 	[CHECKER_LINES] = {"lines", lines_step, lines_end, lines_equal},
 	[CHECKER_EXACT] = {"exact", exact_step, exact_end, exact_equal},
 	[CHECKER_TOKENS] = {"tokens", tokens_step, tokens_end, tokens_equal},
+	[CHECKER_FLOAT] = {"float", float_step, float_end, float_equal},
 };
 
 const char *checker_name(enum checker_kind kind)
@@ -267,7 +452,15 @@ struct checker *checker_new(enum checker_kind kind, struct str expected)
 	CHECK((unsigned)kind < CHECKER_KIND_N);
 	c->kind = kind;
 	c->expected = expected;
+	c->abs = c->rel = CHECKER_TOLERANCE;
 	return c;
+}
+
+void checker_set_tolerance(struct checker *c, double abs, double rel)
+{
+	CHECK(isfinite(abs) && abs >= 0 && isfinite(rel) && rel >= 0);
+	c->abs = abs;
+	c->rel = rel;
 }
 
 /* With no run of blanks undecided, and inside a token on both sides or on none, equal bytes are all that is needed. */
@@ -395,7 +588,7 @@ static void write_message(const struct checker *c, char message[CHECKER_MESSAGE_
 
 	write_expected(c, start, expected);
 	write_got(c, start, got);
-	if (c->kind == CHECKER_TOKENS)
+	if (is_by_token(c))
 		n = snprintf(message, CHECKER_MESSAGE_MAX,
 			"token %zu (line %zu): ", count_tokens(c), count_lines(before));
 	else

@@ -15,6 +15,7 @@
 
 #include "proc/box/bundle.h"
 #include "reactor/base/map.h"
+#include "rpc/task/archive.h"
 #include "rpc/text.h"
 
 struct norm {
@@ -22,6 +23,7 @@ struct norm {
 	struct task *task;
 	const struct map *languages;
 	struct problem *problem;
+	bool is_stored; /* it has been checked when it came in */
 };
 
 #define refuse(n, status, code, pointer, ...)                                                      \
@@ -147,15 +149,18 @@ static bool check_commands(struct norm *n)
 static bool check_program(struct norm *n)
 {
 	const struct task *t = n->task;
-	bool has_source = t->compile->source.p, has_files = t->compile->files.count;
+	bool has_archive = t->compile->archive.p, has_source = t->compile->source.p;
+	bool has_files = t->compile->files.count || has_archive;
 
 	if (has_source && has_files)
-		return refuse(n, 400, "both_forms", "/compile/files",
+		return refuse(n, 400, "both_forms",
+			has_archive ? "/compile/archive" : "/compile/files",
 			"give either the source or files, not both");
 	if (t->language.p) {
 		if (!has_source && !has_files)
 			return refuse(n, 422, "missing_source", "/source",
-				"a language needs `source` or `compile.files`");
+				"a language needs `source`, `compile.files` or "
+				"`compile.archive`");
 		return true;
 	}
 	if (has_source)
@@ -221,10 +226,34 @@ static bool check_list_of_files(struct norm *n, const struct codec_list *files, 
 	return good;
 }
 
+static bool check_archive(struct norm *n, struct str archive, const struct codec_list *files,
+	const char *where, const char *other)
+{
+	char why[ARCHIVE_WHY_MAX];
+
+	if (!archive.p)
+		return true;
+	if (files->count)
+		return both_forms(n, where, other);
+	if (n->is_stored || archive_check(archive, why) == 0)
+		return true;
+	return refuse(n, 422, "bad_archive", where, "%s%s", why,
+		archive.n > 2 && memcmp(archive.p, "UE", 2) == 0
+			? ": base64 is given as {\"base64\": \"...\"}"
+			: "");
+}
+
 static bool check_files(struct norm *n)
 {
-	return check_list_of_files(n, &n->task->compile->files, "/compile/files") &&
-	       check_list_of_files(n, &n->task->execute->files, "/execute/files");
+	const struct task_compile *compile = n->task->compile;
+	const struct task_execute *execute = n->task->execute;
+
+	return check_list_of_files(n, &compile->files, "/compile/files") &&
+	       check_list_of_files(n, &execute->files, "/execute/files") &&
+	       check_archive(
+		       n, compile->archive, &compile->files, "/compile/archive", "compile.files") &&
+	       check_archive(
+		       n, execute->archive, &execute->files, "/execute/archive", "execute.files");
 }
 
 /* --- cases and checker ------------------------------------------------------------------------- */
@@ -249,18 +278,35 @@ static bool make_cases(struct norm *n)
 	return true;
 }
 
+static bool check_tolerance(struct norm *n, enum checker_kind kind)
+{
+	struct task_checker *c = n->task->checker;
+
+	if (kind != CHECKER_FLOAT && (c->abs >= 0 || c->rel >= 0))
+		return refuse(n, 422, "not_for_checker",
+			c->abs >= 0 ? "/checker/abs" : "/checker/rel",
+			"is for the checker `float` only");
+	if (kind == CHECKER_FLOAT && c->abs < 0)
+		c->abs = CHECKER_TOLERANCE;
+	if (kind == CHECKER_FLOAT && c->rel < 0)
+		c->rel = CHECKER_TOLERANCE;
+	return true;
+}
+
 static bool check_checker(struct norm *n)
 {
 	struct task *t = n->task;
 	enum checker_kind kind = CHECKER_LINES;
 
-	if (!t->checker)
+	if (!t->checker) {
 		t->checker = record_alloc(n->record, sizeof(*t->checker));
-	else if (!checker_parse(t->checker->kind, &kind))
+		t->checker->abs = t->checker->rel = -1;
+	} else if (!checker_parse(t->checker->kind, &kind)) {
 		return refuse(n, 422, "unknown_checker", "/checker/kind",
-			"must be lines, exact or tokens");
+			"must be lines, exact, tokens or float");
+	}
 	t->checker->kind = str_from(checker_name(kind));
-	return true;
+	return check_tolerance(n, kind);
 }
 
 /* --- size -------------------------------------------------------------------------------------- */
@@ -290,7 +336,8 @@ static size_t written_files(const struct codec_list *files)
 static bool check_size(struct norm *n)
 {
 	const struct task *t = n->task;
-	size_t bytes = written_size(t->compile->source) + written_files(&t->compile->files) +
+	size_t bytes = written_size(t->compile->source) + written_size(t->compile->archive) +
+		       written_size(t->execute->archive) + written_files(&t->compile->files) +
 		       written_files(&t->execute->files);
 
 	for (size_t i = 0; i < t->cases.count; i++) {
@@ -321,9 +368,10 @@ static step_fn *const STEPS[] = {
 	check_size,
 };
 
-static bool normalise(struct record *record, const struct map *languages, struct problem *problem)
+static bool normalise(
+	struct record *record, const struct map *languages, bool is_stored, struct problem *problem)
 {
-	struct norm n = {record, record_data(record), languages, problem};
+	struct norm n = {record, record_data(record), languages, problem, is_stored};
 
 	for (size_t i = 0; i < ARRAY_SIZE(STEPS); i++) {
 		if (!STEPS[i](&n))
@@ -335,25 +383,15 @@ static bool normalise(struct record *record, const struct map *languages, struct
 /* Things that are still to come, so that they are refused for what they are and not as unknown. */
 static bool refuse_unsupported(const struct json *root, struct problem *problem)
 {
-	static const char *const phases[] = {"compile", "execute"};
-	static const char *const kinds[] = {"float", "program", "interactor"};
+	static const char *const kinds[] = {"program", "interactor"};
 	const struct json *kind = json_get(json_get(root, "checker"), "kind");
 
-	for (size_t i = 0; i < ARRAY_SIZE(phases); i++) {
-		const struct json *archive = json_get(json_get(root, phases[i]), "archive");
-
-		if (archive && archive->type != JSON_NULL) {
-			problem_at(problem, 422, "not_supported", archive,
-				"archives are not supported yet: give `files`");
-			return true;
-		}
-	}
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
 		if (kind && kind->type == JSON_STRING && str_is(kind->text, kinds[i])) {
 			problem_at(problem, 422, "not_supported", kind,
-				"checkers of kind %s are not supported yet: there are lines, exact "
-				"and "
-				"tokens",
+				"checkers of kind %s are not supported yet: there are lines, "
+				"exact, "
+				"tokens and float",
 				kinds[i]);
 			return true;
 		}
@@ -362,8 +400,8 @@ static bool refuse_unsupported(const struct json *root, struct problem *problem)
 }
 
 /* Takes the tree over. */
-static int parse_tree(struct json_tree *tree, const struct map *languages, struct record **out,
-	struct problem *problem)
+static int parse_tree(struct json_tree *tree, const struct map *languages, bool is_stored,
+	struct record **out, struct problem *problem)
 {
 	struct record *record;
 
@@ -373,7 +411,7 @@ static int parse_tree(struct json_tree *tree, const struct map *languages, struc
 	}
 	if (codec_decode(&task_record, tree, &record, problem))
 		return -EBADMSG;
-	if (!normalise(record, languages, problem)) {
+	if (!normalise(record, languages, is_stored, problem)) {
 		record_free(record);
 		return -EBADMSG;
 	}
@@ -392,12 +430,12 @@ int task_parse(
 		problem_from_json(problem, &error);
 		return -EBADMSG;
 	}
-	return parse_tree(tree, languages, out, problem);
+	return parse_tree(tree, languages, false, out, problem);
 }
 
 int task_parse_node(const struct json *node, struct record **out, struct problem *problem)
 {
-	return parse_tree(json_clone(node), NULL, out, problem);
+	return parse_tree(json_clone(node), NULL, true, out, problem);
 }
 
 void task_write(const struct task *task, struct buf *out)
@@ -412,6 +450,16 @@ enum checker_kind task_checker_kind(const struct task *task)
 	if (task->checker)
 		CHECK(checker_parse(task->checker->kind, &kind));
 	return kind;
+}
+
+struct checker *task_checker_new(const struct task *task, struct str expected)
+{
+	enum checker_kind kind = task_checker_kind(task);
+	struct checker *checker = checker_new(kind, expected);
+
+	if (kind == CHECKER_FLOAT)
+		checker_set_tolerance(checker, task->checker->abs, task->checker->rel);
+	return checker;
 }
 
 struct str task_queue(const struct task *task)

@@ -37,6 +37,7 @@ struct task_file {
 struct task_compile {
 	struct str source;         /* absent, or the one source file of a language; or files */
 	struct codec_list files;   /* struct task_file */
+	struct str archive;        /* absent, or a zip in place of files */
 	struct codec_list command; /* struct str; empty = the profile's, or nothing to compile */
 	struct limits *limits;     /* NULL = defaults */
 };
@@ -45,6 +46,7 @@ struct task_execute {
 	struct codec_list command;  /* empty = the profile's */
 	struct str input, expected; /* only until normalised: moved to the one case */
 	struct codec_list files;
+	struct str archive;
 	struct limits *limits;
 };
 
@@ -56,6 +58,7 @@ struct task_case {
 
 struct task_checker {
 	struct str kind;
+	double abs, rel; /* -1 = absent; normalised: given for `float`, absent for all others */
 };
 
 struct task {
@@ -80,16 +83,19 @@ const struct codec_record *task_record_at(size_t i);
 
 /* Client's body -> normalised task. `languages` (name -> anything) is what exists, NULL = accept any name (executor, store).
  * 0, or -EBADMSG with *problem: status 400 not JSON, wrong type, unknown field, both forms; 413 too large; 422 meaning: unknown
- * language, missing source, empty command, limit out of range, blobs, archives, program checkers (not supported yet). The codes
- * beside those of the codec: both_forms (400); bad_file_name, duplicate_file, empty_command, missing_command, missing_files,
- * missing_language, missing_source, not_printable, not_supported, unknown_checker, unknown_language (422). */
+ * language, missing source, empty command, limit out of range, a bad archive, blobs, program checkers (not supported yet). The codes
+ * beside those of the codec: both_forms (400); bad_archive, bad_file_name, duplicate_file, empty_command, missing_command, missing_files,
+ * missing_language, missing_source, not_for_checker, not_printable, not_supported, unknown_checker, unknown_language (422). */
 int task_parse(struct str body, const struct map *languages, struct record **out,
 	struct problem *problem) must_check;
-/* The same from an already decoded subtree of a message (the stored document). */
+/* The same from an already decoded subtree of a message (the stored document). Archives are not looked into: whoever unpacks one
+ * checks it anyway, and what is wrong with it then is the submission's fault, not the document's. */
 int task_parse_node(
 	const struct json *node, struct record **out, struct problem *problem) must_check;
 /* The normalised full form: what the store keeps as `doc`. */
 void task_write(const struct task *task, struct buf *out);
 enum checker_kind task_checker_kind(const struct task *task);
+/* What the task's checker is: for one case. */
+struct checker *task_checker_new(const struct task *task, struct str expected) must_check;
 /* The language queue the task waits in: its language or LANGUAGE_RAW. */
 struct str task_queue(const struct task *task);

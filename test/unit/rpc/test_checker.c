@@ -143,6 +143,120 @@ static void test_tokens(void **state)
 	check_rows(CHECKER_TOKENS, rows, ARRAY_SIZE(rows));
 }
 
+#define LONG_ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
+#define ZEROS_512                                                                                  \
+	LONG_ZEROS LONG_ZEROS LONG_ZEROS LONG_ZEROS LONG_ZEROS LONG_ZEROS LONG_ZEROS LONG_ZEROS
+
+static void test_float(void **state)
+{
+	static const struct row rows[] = {
+		ROW("1 2 3\n", "1\n2\t\r\n 3", NULL),
+		ROW("", " \n", NULL),
+		ROW("1.5", "1.50", NULL),
+		ROW("1.50", "1.5", NULL),
+		ROW("0.5 yes", ".5 yes\n", NULL),
+		ROW("5", "5.", NULL),
+		ROW("100", "1e2", NULL),
+		ROW("100", "+1.E+2", NULL),
+		ROW("0", "-0.0", NULL),
+		ROW("1", "1.000001", NULL),
+		ROW("0", "0.000001", NULL),
+		ROW("0", "0.0000011", "token 1 (line 1): expected \"0\", got \"0.0000011\""),
+		ROW("1000000", "1000000.9", NULL),
+		ROW("1000000", "1000001.1",
+			"token 1 (line 1): expected \"1000000\", got \"1000001.1\""),
+		ROW("nan NaN -nan", "NAN -nan nan", NULL),
+		ROW("inf -Infinity", "+INFINITY -inf", NULL),
+		ROW("inf", "-inf", "token 1 (line 1): expected \"inf\", got \"-inf\""),
+		ROW("inf", "1e308", "token 1 (line 1): expected \"inf\", got \"1e308\""),
+		ROW("nan", "1", "token 1 (line 1): expected \"nan\", got \"1\""),
+		ROW("1", "nan", "token 1 (line 1): expected \"1\", got \"nan\""),
+		ROW("inf", "1e400", "token 1 (line 1): expected \"inf\", got \"1e400\""),
+		ROW("1e400 2", "1e400 2.0", NULL),
+		ROW("1e400", "1e401", "token 1 (line 1): expected \"1e400\", got \"1e401\""),
+		ROW("1e308", "-1e308", "token 1 (line 1): expected \"1e308\", got \"-1e308\""),
+		ROW("16", "0x10", "token 1 (line 1): expected \"16\", got \"0x10\""),
+		ROW("0x10", "0x10", NULL),
+		ROW("nan", "nan(1)", "token 1 (line 1): expected \"nan\", got \"nan(1)\""),
+		ROW("1", "1,0", "token 1 (line 1): expected \"1\", got \"1,0\""),
+		ROW("1", "1.0.0", "token 1 (line 1): expected \"1\", got \"1.0.0\""),
+		ROW("1", "1e", "token 1 (line 1): expected \"1\", got \"1e\""),
+		ROW("1", "1.0\0", "token 1 (line 1): expected \"1\", got \"1.0\\x00\""),
+		ROW("0", ".", "token 1 (line 1): expected \"0\", got \".\""),
+		ROW("0", "-", "token 1 (line 1): expected \"0\", got \"-\""),
+		ROW("Yes 1.0", "Yes 1", NULL),
+		ROW("Yes 1", "yes 1", "token 1 (line 1): expected \"Yes\", got \"yes\""),
+		ROW("Yes", "Yess", "token 1 (line 1): expected \"Yes\", got \"Yess\""),
+		ROW("Yes", "Ye", "token 1 (line 1): expected \"Yes\", got \"Ye\""),
+		ROW("12", "1 2", "token 1 (line 1): expected \"12\", got \"1\""),
+		ROW("1\n2 3.5 4", "1 2.0 3.6 4", "token 3 (line 2): expected \"3.5\", got \"3.6\""),
+		ROW("1.5 2", "1.50", "token 2 (line 1): expected \"2\", got end of output"),
+		ROW("1.5", "1.50 2", "token 2 (line 1): expected end of output, got \"2\""),
+		ROW("", "2", "token 1 (line 1): expected end of output, got \"2\""),
+		ROW("1" ZEROS_512, "1" ZEROS_512, NULL),
+		ROW("0." LONG_ZEROS LONG_ZEROS "1", "0", NULL),
+		ROW("0", "0." ZEROS_512,
+			"token 1 (line 1): expected \"0\", got "
+			"\"0.000000000000000000000000000000...\""),
+	};
+
+	check_rows(CHECKER_FLOAT, rows, ARRAY_SIZE(rows));
+}
+
+static bool is_near(double abs, double rel, const char *expected, const char *output)
+{
+	struct checker *c = checker_new(CHECKER_FLOAT, str_from(expected));
+	char message[CHECKER_MESSAGE_MAX];
+	bool accepts;
+
+	checker_set_tolerance(c, abs, rel);
+	checker_feed(c, str_from(output));
+	accepts = checker_accepts(c, message);
+	checker_free(c);
+	return accepts;
+}
+
+static void test_tolerance(void **state)
+{
+	assert_true(is_near(0, 0, "1.50", "1.5"));
+	assert_false(is_near(0, 0, "1.5", "1.5000001"));
+	assert_true(is_near(0.25, 0, "1000", "1000.25"));
+	assert_false(is_near(0.25, 0, "1000", "1000.26"));
+	assert_true(is_near(0, 0.5, "-8", "-4"));
+	assert_false(is_near(0, 0.5, "-8", "-3.9"));
+	/* relative to the expected number, not to the other */
+	assert_false(is_near(0, 0.5, "-4", "-8"));
+	assert_true(is_near(0.25, 0.5, "0", "-0.25"));
+}
+
+/* However the output is cut, the answer is that of the whole. */
+static void test_float_in_chunks(void **state)
+{
+	static const char expected[] = "1.5 abc  2.25\n-3e2 x";
+	static const char *const outputs[] = {"1.5 abc  2.25\n-3e2 x", "1.50 abc 2.25 -300 x",
+		"1.5 abc  2.26\n-3e2 x", "1.5 abd  2.25\n-3e2 x", "1.5 abc  2.250\n-3e2 xy"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(outputs); i++) {
+		struct str output = str_from(outputs[i]);
+		char message[CHECKER_MESSAGE_MAX], again[CHECKER_MESSAGE_MAX];
+		bool accepts = check(CHECKER_FLOAT, str_from(expected), output, message);
+
+		assert_int_equal(accepts, i < 2);
+		for (size_t a = 0; a <= output.n; a++) {
+			for (size_t b = a; b <= output.n; b++) {
+				struct checker *c = checker_new(CHECKER_FLOAT, str_from(expected));
+
+				checker_feed(c, (struct str){output.p, a});
+				checker_feed(c, (struct str){output.p + a, b - a});
+				checker_feed(c, (struct str){output.p + b, output.n - b});
+				assert_int_equal(checker_accepts(c, again), accepts);
+				assert_string_equal(again, message);
+				checker_free(c);
+			}
+		}
+	}
+}
+
 static void test_nothing_expected(void **state)
 {
 	for (int kind = 0; kind < CHECKER_KIND_N; kind++) {
@@ -156,7 +270,7 @@ static void test_nothing_expected(void **state)
 
 static void test_names(void **state)
 {
-	static const char *const names[] = {"lines", "exact", "tokens"};
+	static const char *const names[] = {"lines", "exact", "tokens", "float"};
 
 	for (int kind = 0; kind < CHECKER_KIND_N; kind++) {
 		enum checker_kind parsed = CHECKER_KIND_N;
@@ -164,7 +278,7 @@ static void test_names(void **state)
 		assert_string_equal(checker_name((enum checker_kind)kind), names[kind]);
 		assert_true(checker_parse(str_from(names[kind]), &parsed));
 		assert_int_equal(parsed, kind);
-		assert_false(checker_parse(STR("float"), &parsed));
+		assert_false(checker_parse(STR("double"), &parsed));
 		assert_false(checker_parse(STR_NULL, &parsed));
 	}
 }
@@ -310,6 +424,9 @@ int main(void)
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_exact),
 		cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_float),
+		cmocka_unit_test(test_tolerance),
+		cmocka_unit_test(test_float_in_chunks),
 		cmocka_unit_test(test_nothing_expected),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_any_chunks_give_the_same_answer),

@@ -112,6 +112,34 @@ static void test_normalised(void **state)
 	}
 }
 
+static void test_tolerance(void **state)
+{
+	static const struct {
+		const char *checker;
+		double abs, rel;
+	} rows[] = {
+		{"{\"kind\":\"float\"}", 1e-6, 1e-6},
+		{"{\"kind\":\"float\",\"abs\":0.001}", 0.001, 1e-6},
+		{"{\"kind\":\"float\",\"abs\":null,\"rel\":0}", 1e-6, 0},
+		{"{\"kind\":\"float\",\"abs\":0,\"rel\":1}", 0, 1},
+		{"{\"kind\":\"tokens\",\"abs\":null}", -1, -1},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct buf body cleanup(buf_fini) = BUF_INIT, out cleanup(buf_fini) = BUF_INIT;
+		struct record *record cleanup(record_freep) = NULL;
+		struct task *t;
+
+		buf_addf(
+			&body, "{\"execute\":{\"command\":\"x\"},\"checker\":%s}", rows[i].checker);
+		record = parse_ok(body.data);
+		t = record_data(record);
+		assert_true(t->checker->abs == rows[i].abs && t->checker->rel == rows[i].rel);
+		write_and_reread(record, &out);
+		assert_int_equal(strstr(out.data, "\"abs\"") != NULL, rows[i].abs >= 0);
+	}
+}
+
 static void test_structures(void **state)
 {
 	struct record *record = parse_ok(SHORT);
@@ -275,17 +303,38 @@ static void test_refusals(void **state)
 		{"{" C ",\"checker\":{\"kind\":\"fuzzy\"}}", 422, "unknown_checker",
 			"/checker/kind", "tokens"},
 		{"{" C ",\"checker\":{}}", 422, "missing_field", "/checker/kind", ""},
+		{"{" C ",\"checker\":{\"kind\":\"float\",\"abs\":-1}}", 422, "out_of_range",
+			"/checker/abs", "between 0 and"},
+		{"{" C ",\"checker\":{\"kind\":\"float\",\"rel\":1.5}}", 422, "out_of_range",
+			"/checker/rel", "between 0 and 1"},
+		{"{" C ",\"checker\":{\"kind\":\"float\",\"rel\":1e400}}", 422, "out_of_range",
+			"/checker/rel", ""},
+		{"{" C ",\"checker\":{\"kind\":\"float\",\"abs\":\"1\"}}", 400, "wrong_type",
+			"/checker/abs", "number"},
+		{"{" C ",\"checker\":{\"kind\":\"tokens\",\"rel\":0}}", 422, "not_for_checker",
+			"/checker/rel", "float"},
+		{"{" C ",\"checker\":{\"kind\":\"lines\",\"abs\":0.1}}", 422, "not_for_checker",
+			"/checker/abs", "float"},
+		/* archives: what is wrong inside one is test_archive's */
+		{"{\"language\":\"c\",\"compile\":{\"archive\":\"UEsFBg==\"}}", 422, "bad_archive",
+			"/compile/archive", "base64"},
+		{"{" C ",\"execute\":{\"archive\":\"x\"}}", 422, "bad_archive", "/execute/archive",
+			"no zip"},
+		{"{\"language\":\"c\",\"compile\":{\"archive\":\"\"}}", 422, "bad_archive",
+			"/compile/archive", "no zip"},
+		{"{\"language\":\"c\",\"source\":\"x\",\"compile\":{\"archive\":\"x\"}}", 400,
+			"both_forms", "/compile/archive", ""},
+		{"{\"language\":\"c\",\"compile\":{\"archive\":\"x\",\"files\":[" NAMED("a") "]}}",
+			400, "both_forms", "/compile/archive", "files"},
+		{"{" C ",\"execute\":{\"archive\":\"x\",\"files\":[" NAMED("a") "]}}", 400,
+			"both_forms", "/execute/archive", "files"},
 		/* still to come */
-		{"{" C ",\"checker\":{\"kind\":\"float\",\"abs\":1e-6}}", 422, "not_supported",
-			"/checker/kind", "float"},
 		{"{" C ",\"checker\":{\"kind\":\"program\"}}", 422, "not_supported",
 			"/checker/kind", "program"},
 		{"{" C ",\"checker\":{\"kind\":\"interactor\"}}", 422, "not_supported",
 			"/checker/kind", ""},
-		{"{\"compile\":{\"archive\":\"UEs=\"}}", 422, "not_supported", "/compile/archive",
-			"archives"},
 		{"{" C ",\"execute\":{\"archive\":{\"blob\":\"00\"}}}", 422, "not_supported",
-			"/execute/archive", ""},
+			"/execute/archive", "blobs"},
 		{"{\"language\":\"c\",\"source\":{\"blob\":\"00\"}}", 422, "not_supported",
 			"/source", "blobs"},
 		{"{" C ",\"cases\":[{\"input\":{\"blob\":\"00\"}}]}", 422, "not_supported",
@@ -425,6 +474,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_normalised),
 		cmocka_unit_test(test_structures),
+		cmocka_unit_test(test_tolerance),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_languages),
 		cmocka_unit_test(test_sizes),
