@@ -62,7 +62,7 @@ void cfg_errors_add(struct cfg_errors *errors, const char *place, const char *fm
 void cfg_load_file(struct cfg *cfg, const char *path, struct cfg_errors *errors);
 /* A file's text that is in memory; `place` names it in errors. */
 void cfg_load_text(struct cfg *cfg, struct str text, const char *place, struct cfg_errors *errors);
-/* Every CONCLAVE_* name must be an option, but CONCLAVE_TEST_*. */
+/* Every CONCLAVE_* name must be an option, but CONCLAVE_TEST_* and the client's CONCLAVE_URL and CONCLAVE_TOKEN. */
 void cfg_load_env(struct cfg *cfg, char **environ_list, struct cfg_errors *errors);
 /* Takes --section.key options out of argv (argc is lowered, order kept); leaves everything else. */
 void cfg_load_argv(struct cfg *cfg, int *argc, char **argv, struct cfg_errors *errors);

@@ -96,10 +96,21 @@ static void load_variable(struct cfg *cfg, const char *variable, struct cfg_erro
 			place, errors);
 }
 
+/* Variables of others: the test suite's, and those of the client (`conclave`), which a person may well have set where a daemon starts. */
+static bool is_foreign(const char *variable)
+{
+	static const char *const foreign[] = {ENV_TESTS, "CONCLAVE_TOKEN=", "CONCLAVE_URL="};
+
+	for (size_t i = 0; i < ARRAY_SIZE(foreign); i++)
+		if (starts_with(variable, foreign[i]))
+			return true;
+	return false;
+}
+
 void cfg_load_env(struct cfg *cfg, char **environ_list, struct cfg_errors *errors)
 {
 	for (char **variable = environ_list; variable && *variable; variable++) {
-		if (starts_with(*variable, ENV_PREFIX) && !starts_with(*variable, ENV_TESTS))
+		if (starts_with(*variable, ENV_PREFIX) && !is_foreign(*variable))
 			load_variable(cfg, *variable, errors);
 	}
 }

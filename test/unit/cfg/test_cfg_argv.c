@@ -157,6 +157,19 @@ static void wrong_variables_are_all_reported(void **state unused)
 	cfg_free(cfg);
 }
 
+static void the_clients_variables_are_no_options(void **state unused)
+{
+	struct cfg *cfg = cfg_new();
+
+	load_env(ENV("CONCLAVE_URL=http://127.0.0.1:7000", "CONCLAVE_TOKEN=secret",
+			 "CONCLAVE_URL="),
+		cfg, "");
+	load_env(ENV("CONCLAVE_URLS=x", "CONCLAVE_TOKEN_FILE=x"), cfg,
+		"environment CONCLAVE_URLS: no such option\n"
+		"environment CONCLAVE_TOKEN_FILE: no such option\n");
+	cfg_free(cfg);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -166,6 +179,7 @@ int main(void)
 		cmocka_unit_test(empty_values_are_values),
 		cmocka_unit_test(no_arguments_at_all),
 		cmocka_unit_test(variables_set_options),
+		cmocka_unit_test(the_clients_variables_are_no_options),
 		cmocka_unit_test(wrong_variables_are_all_reported),
 	};
 
