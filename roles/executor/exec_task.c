@@ -8,9 +8,10 @@
  *                  └─────> COLLECT ──> HELD ──> GONE
  *                                                 ADD is on the way to RUN when the run has files of its own
  *
- * PREPARE  writes the sources into a bundle (a sealed memfd), slice by slice: nothing of ours is on a disk.
+ * PREPARE  writes the sources into a bundle (a sealed memfd), slice by slice: nothing of ours is on a disk. An archive becomes
+ *          one on a worker, within the limits of archives, which take the place of a deadline.
  * COMPILE  the compiler runs in the box on that bundle, and what it leaves comes back as another one (`built`).
- * ADD      copies `built`, slice by slice, with the files the task adds for the run over it.
+ * ADD      copies `built`, slice by slice, with the files the task adds for the run over it; an archive is unpacked first.
  * RUN      the program runs on `built`, made read-only, with one case's input; once a case, in order.
  * COLLECT  the result becomes JSON; everything else is let go.
  * HELD     the result waits until a judicator has accepted it.
@@ -19,7 +20,7 @@
  * At most one program is alive at any time (`run`), only in COMPILE, RUN and KILL. Nothing survives a crash of the executor:
  * the box dies with it, and the judicator gives the task to another.
  *
- * "The task failed" is a verdict and comes from judge_case() and compile_is_done(). "We failed" is a reason in words and goes
+ * "The task failed" is a verdict and comes from judge_case(), compile_is_done() and archive_is_bad(). "We failed" is a reason in words and goes
  * through we_failed() only: the step is repeated after a pause, and after SYSTEM_TRIES it is a system_error with
  * that reason; when the box is broken for good the task ends without a result, so that another executor gets it. Neither
  * can become the other.
@@ -37,12 +38,15 @@
 #include "reactor/fsm.h"
 #include "reactor/loop.h"
 #include "roles/executor/files.h"
+#include "roles/executor/unpack.h"
+#include "rpc/task/archive.h"
 
 #define SYSTEM_TRIES 4 /* the first and three more */
 /* What one result may hold of outputs: it travels in one message, where a byte may take six. Past it each output keeps its
  * first SHORT_TEXT bytes. */
 #define RESULT_TEXT_MAX ((size_t)4 << 20)
 #define SHORT_TEXT 1024
+#define UNPACK_BUSY_US (20 * US_PER_MS) /* until the worker is asked again */
 /* The box ends every run at its wall limit; longer than this it is broken. */
 #define BOX_DEADLINE_US ((LIMIT_WALL_MS_MAX + 60 * 1000) * US_PER_MS)
 
@@ -64,6 +68,8 @@ struct exec_task {
 	/* PREPARE */
 	struct timer slice;
 	struct files sources;
+	/* PREPARE, ADD */
+	struct unpack *unpack;
 	/* COMPILE, RUN: the program in the box */
 	struct box_run *run;
 	bool started; /* it has been exec'ed */
@@ -78,6 +84,9 @@ struct exec_task {
 	char *reason;
 	/* ADD */
 	struct files_merge merge;
+	int added_fd; /* execute.archive, unpacked; -1 = not, or there is none */
+	struct bundle added;
+	struct codec_list added_files; /* ours; their bytes are in `added` */
 	/* COMPILE -> RUN */
 	enum task_status status; /* as readers see it: TASK_COMPILING until the first case runs */
 	int built;               /* bundle: what was compiled, or the sources */
@@ -288,6 +297,62 @@ static void phase_fini(struct result_phase *phase)
 	*phase = (struct result_phase){0};
 }
 
+/*** Archives ***/
+
+static void on_unpacked(void *arg, int error, int fd, const char *why);
+
+static int unpack(struct exec_task *task, struct str archive)
+{
+	int error = unpack_start(task->env.unpacker, archive, on_unpacked, task, &task->unpack);
+
+	if (error == UNPACK_E_BUSY)
+		timer_start(&task->slice, UNPACK_BUSY_US);
+	else if (error)
+		return we_failed(task, "unpacking the archive", strerror(-error));
+	return FSM_WAIT;
+}
+
+/* The gateway has looked into it, but only its bytes tell all. */
+static int archive_is_bad(struct exec_task *task, const char *why)
+{
+	const char *phase = task->fsm.state == ADD ? "execute" : "compile";
+
+	step_succeeded(task);
+	if (!task->compiled) {
+		task->compiled = mem_alloc(sizeof(*task->compiled));
+		task->compiled->exit_code = -1;
+	}
+	task->compiled->message = str_from(mem_printf("%s.archive: %s", phase, why));
+	task->verdict = VERDICT_COMPILE_ERROR;
+	return COLLECT;
+}
+
+/* The bundle's entries as the files to add. */
+static int list_added(struct exec_task *task, int fd)
+{
+	struct bundle_entry entry;
+	struct task_file *file;
+	uint64_t pos = 0;
+	int error = bundle_open(fd, ARCHIVE_UNPACKED_MAX, &task->added);
+
+	if (error)
+		return error;
+	file = mem_array(task->added.n_files, sizeof(*file));
+	task->added_files = (struct codec_list){file, task->added.n_files};
+	for (; bundle_next(&task->added, &pos, &entry); file++)
+		*file = (struct task_file){
+			entry.name, {entry.bytes, (size_t)entry.size}, entry.executable};
+	return 0;
+}
+
+static void drop_added(struct exec_task *task)
+{
+	bundle_close(&task->added);
+	files_close(&task->added_fd);
+	free(task->added_files.items);
+	task->added_files = (struct codec_list){NULL, 0};
+}
+
 /*** PREPARE ***/
 
 static bool has_compile_step(const struct exec_task *task)
@@ -310,13 +375,22 @@ static int step_to_run(struct exec_task *task)
 {
 	const struct task_execute *execute = task->task->execute;
 
-	if (execute && execute->files.count)
+	if (execute && (execute->files.count || execute->archive.p))
 		return ADD;
 	task->program = take_fd(&task->built);
 	return RUN;
 }
 
-static int prepare_slice(struct exec_task *task)
+static int sources_are_written(struct exec_task *task)
+{
+	step_succeeded(task);
+	if (has_compile_step(task))
+		return COMPILE;
+	task->built = take_fd(&task->sources.fd);
+	return step_to_run(task);
+}
+
+static int write_sources(struct exec_task *task)
 {
 	static const struct codec_list none;
 	const struct task_compile *compile = task->task->compile;
@@ -333,11 +407,14 @@ static int prepare_slice(struct exec_task *task)
 		timer_start(&task->slice, 0);
 		return FSM_WAIT;
 	}
-	step_succeeded(task);
-	if (has_compile_step(task))
-		return COMPILE;
-	task->built = take_fd(&task->sources.fd);
-	return step_to_run(task);
+	return sources_are_written(task);
+}
+
+static int prepare_slice(struct exec_task *task)
+{
+	const struct task_compile *compile = task->task->compile;
+
+	return compile && compile->archive.p ? unpack(task, compile->archive) : write_sources(task);
 }
 
 /* What makes further work pointless. */
@@ -356,11 +433,25 @@ static const char *refusal(struct exec_task *task, const char *message)
 	return NULL;
 }
 
+/* What the run has of its own. */
+static const struct codec_list *files_to_add(const struct exec_task *task)
+{
+	return task->added_fd >= 0 ? &task->added_files : &task->task->execute->files;
+}
+
+static bool is_still_packed(const struct exec_task *task)
+{
+	return task->task->execute->archive.p && task->added_fd < 0;
+}
+
 static int add_slice(struct exec_task *task)
 {
 	bool done;
-	int error = files_merge_slice(&task->merge, &task->task->execute->files, &done);
+	int error;
 
+	if (is_still_packed(task))
+		return unpack(task, task->task->execute->archive);
+	error = files_merge_slice(&task->merge, files_to_add(task), &done);
 	if (error)
 		return we_failed(task, "adding the files of the run", strerror(-error));
 	if (!done) {
@@ -370,6 +461,7 @@ static int add_slice(struct exec_task *task)
 	step_succeeded(task);
 	task->program = take_fd(&task->merge.out.fd);
 	files_merge_fini(&task->merge);
+	drop_added(task);
 	files_close(&task->built);
 	return RUN;
 }
@@ -446,15 +538,40 @@ static int compile_is_done(struct exec_task *task, const struct box_result *resu
 static int enter_add(void *owner)
 {
 	struct exec_task *task = owner;
-	int error = files_merge_start(
-		&task->merge, task->built, LIMIT_FILE_MAX + BODY_MAX, &task->task->execute->files);
+	int error;
 
+	if (is_still_packed(task))
+		return unpack(task, task->task->execute->archive);
+	error = files_merge_start(
+		&task->merge, task->built, LIMIT_FILE_MAX + BODY_MAX, files_to_add(task));
 	if (error == -EBADMSG || error == -EFBIG)
 		return we_failed(task, "what was compiled", "came back malformed");
 	if (error)
 		return we_failed(task, "adding the files of the run", strerror(-error));
 	timer_start(&task->slice, 0);
 	return FSM_WAIT;
+}
+
+static void on_unpacked(void *arg, int error, int fd, const char *why)
+{
+	struct exec_task *task = arg;
+	int next;
+
+	task->unpack = NULL;
+	if (!error && task->fsm.state == ADD) {
+		task->added_fd = fd;
+		error = list_added(task, fd);
+	} else if (!error) {
+		task->sources.fd = fd;
+	}
+	if (error == -EBADMSG && why[0])
+		next = archive_is_bad(task, why);
+	else if (error)
+		next = we_failed(task, "unpacking the archive", strerror(-error));
+	else
+		next = task->fsm.state == ADD ? enter_add(task) : sources_are_written(task);
+	if (next != FSM_WAIT)
+		fsm_go(&task->fsm, next, "unpacked");
 }
 
 /*** RUN ***/
@@ -487,7 +604,7 @@ static int start_case(struct exec_task *task)
 	fill_case_limits(task);
 	spec.limits = box_limits_of(&task->limits, language ? language->run_memory_extra : 0);
 	captures_reset(task);
-	task->checker = checker_new(task_checker_kind(task->task), one->expected);
+	task->checker = task_checker_new(task->task, one->expected);
 	argv = make_argv(task, execute ? &execute->command : NULL, language ? language->run : NULL,
 		task->limits.memory_bytes);
 	next = start_program(task, argv, input, &spec);
@@ -636,7 +753,9 @@ static void let_go_of_all_but_the_result(struct exec_task *task)
 {
 	task->task = NULL;
 	timer_stop(&task->slice);
+	unpack_cancel(&task->unpack);
 	files_fini(&task->sources);
+	drop_added(task);
 	files_merge_fini(&task->merge);
 	files_close(&task->built);
 	files_close(&task->program);
@@ -697,6 +816,7 @@ static int enter_kill(void *owner)
 	struct exec_task *task = owner;
 
 	timer_stop(&task->slice);
+	unpack_cancel(&task->unpack);
 	if (!task->run)
 		return GONE;
 	box_run_kill(task->run);
@@ -770,7 +890,7 @@ struct exec_task *exec_task_new(const struct exec_task_env *env, const struct id
 	task->label = mem_printf("%s attempt=%" PRId64, id->hex, attempt);
 	task->task = task_read;
 	task->status = TASK_COMPILING;
-	task->built = task->program = task->sources.fd = -1;
+	task->built = task->program = task->sources.fd = task->added_fd = -1;
 	files_merge_init(&task->merge);
 	task->cases = mem_array(task_read ? task_read->cases.count : 0, sizeof(*task->cases));
 	task->backoff = (struct backoff){.min_us = 50 * US_PER_MS, .max_us = 2 * US_PER_S};

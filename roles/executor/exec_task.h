@@ -15,11 +15,13 @@
 struct exec_task;
 struct log;
 struct loop;
+struct unpacker;
 
 struct exec_task_env { /* shared by all machines of an executor; borrowed for their life */
 	struct loop *loop;
 	struct log *log;
 	struct box_host *box;
+	struct unpacker *unpacker;   /* NULL only where no task has an archive */
 	const struct map *languages; /* name -> struct language * */
 	/* Each transition. Must not free the executor or the machine. May be NULL. */
 	void (*on_change)(

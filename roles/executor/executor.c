@@ -34,6 +34,7 @@
 #include "reactor/timer.h"
 #include "roles/executor/exec_task.h"
 #include "roles/executor/session.h"
+#include "roles/executor/unpack.h"
 
 /* Results in one report, in bytes: what is over it is listed as executing, and goes with the next. At least one goes. */
 #define REPORT_RESULTS_MAX ((size_t)16 << 20)
@@ -507,6 +508,7 @@ struct executor *executor_new(struct loop *loop, const struct executor_options *
 		.loop = loop,
 		.log = options->log,
 		.box = options->box,
+		.unpacker = unpacker_new(loop),
 		.languages = options->languages,
 		.on_change = options->on_task_change,
 		.arg = options->arg,
@@ -548,6 +550,7 @@ void executor_free(struct executor *executor)
 			claim_free(claim_of(it));
 	}
 	map_fini(&executor->newest);
+	unpacker_free(executor->env.unpacker);
 	loop_free_later(executor->loop, free, executor);
 }
 

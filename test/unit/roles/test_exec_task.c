@@ -18,7 +18,9 @@
 #include "reactor/base/mem.h"
 #include "reactor/loop.h"
 #include "roles/executor/exec_task.h"
+#include "roles/executor/unpack.h"
 #include "test/fake/box_fake.h"
+#include "test/unit/zip_maker.h"
 
 #define ID "aaaaaaaaaaaaaaaaaaaaaaaa"
 #define TRACE_MAX 4096
@@ -97,6 +99,7 @@ static int setup(void **state)
 	w->env = (struct exec_task_env){
 		.loop = w->loop,
 		.box = w->box,
+		.unpacker = unpacker_new(w->loop),
 		.languages = &w->languages,
 		.on_change = on_change,
 		.arg = w,
@@ -120,6 +123,7 @@ static int teardown(void **state)
 	struct world *w = *state;
 
 	forget(w);
+	unpacker_free(w->env.unpacker);
 	box_host_close(w->box);
 	language_map_fini(&w->languages);
 	loop_free(w->loop);
@@ -616,6 +620,101 @@ static void ended_while_files_are_added(void **state)
 	assert_int_equal(w->n_end, 0);
 }
 
+/*** Archives ***/
+
+/* Lets the worker do what it has been given, at most a minute of real time; no time passes in the loop but that of slices. */
+static void finish_unpacking(struct world *w)
+{
+	for (int i = 0; i < 6000 && !w->n_end; i++) {
+		loop_turn(w->loop, 10 * US_PER_MS);
+		loop_advance_next(w->loop);
+	}
+	finish(w);
+}
+
+/* {"base64": "..."} of an archive of one file; `crc` 0 = the right one. */
+static char *archive_of(const char *name, const char *content, uint32_t crc)
+{
+	struct zip_maker z = {BUF_INIT, BUF_INIT, 0};
+	struct buf out = BUF_INIT;
+
+	zip_put(&z, &(struct zip_entry){.name = name, .content = str_from(content), .crc = crc});
+	buf_addf(&out, "{\"base64\":\"");
+	base64_encode(zip_finish(&z, 1), &out);
+	buf_addf(&out, "\"}");
+	zip_fini(&z);
+	return buf_take(&out);
+}
+
+/* `json` has %s where the archive stands. */
+static void begin_with(struct world *w, const char *json, char *archive)
+{
+	const char *at = strstr(json, "%s");
+	char *text = mem_printf("%.*s%s%s", (int)(at - json), json, archive, at + 2);
+
+	begin(w, text);
+	free(text);
+	free(archive);
+}
+
+#define COMPILE_ARCHIVE                                                                            \
+	"{\"compile\":{\"archive\":%s,\"command\":\"cc @a.txt\"},"                                 \
+	"\"execute\":{\"command\":\"run @b\",\"expected\":\"7\"}}"
+#define EXECUTE_ARCHIVE                                                                            \
+	"{\"language\":\"compiled\",\"source\":\"file=prog:out=1 out=log\","                       \
+	"\"execute\":{\"archive\":%s,\"expected\":\"2\"}}"
+
+static void an_archive_is_unpacked(void **state)
+{
+	struct world *w = *state;
+
+	begin_with(w, COMPILE_ARCHIVE, archive_of("a.txt", "file=b:out=7", 0));
+	finish_unpacking(w);
+	assert_outcome(w, "accepted", "success");
+	assert_string_equal(w->trace, "COMPILE RUN COLLECT HELD ");
+	begin_with(w, EXECUTE_ARCHIVE, archive_of("prog", "out=2", 0));
+	finish_unpacking(w);
+	assert_outcome(w, "accepted", "success");
+	assert_string_equal(w->trace, "COMPILE ADD RUN COLLECT HELD ");
+}
+
+/* Damaged where only unpacking tells: the submission's fault, at the first try. */
+static void a_damaged_archive_is_the_tasks_fault(void **state)
+{
+	struct world *w = *state;
+
+	begin_with(w, COMPILE_ARCHIVE, archive_of("a.txt", "file=b:out=7", 1));
+	finish_unpacking(w);
+	assert_outcome(w, "compile_error", "compile_failed");
+	assert_text(w, "/compile/message", "compile.archive: \"a.txt\" CRC error");
+	assert_int_equal(node(w, "/compile/exit_code")->type, JSON_NULL);
+	assert_string_equal(w->trace, "COLLECT HELD ");
+	begin_with(w, EXECUTE_ARCHIVE, archive_of("prog", "out=2", 1));
+	finish_unpacking(w);
+	assert_outcome(w, "compile_error", "compile_failed");
+	assert_text(w, "/compile/message", "execute.archive: \"prog\" CRC error");
+	assert_text(w, "/compile/stdout", "log");
+	assert_string_equal(w->trace, "COMPILE ADD COLLECT HELD ");
+}
+
+static void ended_while_unpacking(void **state)
+{
+	struct world *w = *state;
+
+	begin_with(w, COMPILE_ARCHIVE, archive_of("a.txt", "file=b:out=7", 0));
+	loop_advance_next(w->loop); /* it is with the worker */
+	exec_task_end(w->task, "cancelled");
+	finish_unpacking(w);
+	assert_false(exec_task_is_held(w->task));
+	assert_string_equal(w->trace, "KILL GONE ");
+	begin_with(w, EXECUTE_ARCHIVE, archive_of("prog", "out=2", 0));
+	reach(w, "ADD");
+	exec_task_free(take_ptr(&w->task));
+	unpacker_free(w->env.unpacker); /* waits for the worker */
+	w->env.unpacker = unpacker_new(w->loop);
+	assert_int_equal(w->n_end, 0);
+}
+
 static void a_held_result_is_dropped_at_once(void **state)
 {
 	struct world *w = *state;
@@ -684,6 +783,9 @@ int main(void)
 		TEST(an_unreadable_task_is_an_error),
 		TEST(cancelled_in_each_state),
 		TEST(ended_while_files_are_added),
+		TEST(an_archive_is_unpacked),
+		TEST(a_damaged_archive_is_the_tasks_fault),
+		TEST(ended_while_unpacking),
 		TEST(a_held_result_is_dropped_at_once),
 		TEST(a_kill_meets_the_result),
 		TEST(freed_at_any_moment),
