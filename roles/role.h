@@ -45,7 +45,8 @@ struct role {
 	 * code after logging. NULL = nothing. */
 	int (*prepare)(const struct role_env *env, void **state);
 	void (*stop)(void *state); /* once, only after start() returned 0 */
-	/* SIGHUP; cfg is borrowed for the call; only CFG_RELOADABLE options have changed. NULL = nothing to reload. */
+	/* Every SIGHUP; cfg is borrowed for the call; only CFG_RELOADABLE options have changed, perhaps none: files that options
+	 * name may have. NULL = nothing to reload. */
 	void (*reload)(void *state, const struct cfg *cfg);
 	/* Whenever *state is not NULL, also after a failed prepare() or start(). */
 	void (*free)(void *state);

@@ -88,7 +88,7 @@ static void take_config(struct process *p, struct cfg *fresh)
 	log_set_level(p->log, level_of(p->cfg));
 	log_info(p->log, "reloaded", "changed=%u needs_restart=\"" STR_FMT "\"", changed,
 		STR_ARG(buf_str(&ignored)));
-	if (changed && p->service->role->reload)
+	if (p->service->role->reload)
 		p->service->role->reload(p->state, p->cfg);
 }
 

@@ -125,6 +125,7 @@ static void on_answer(void *arg, struct rpc_answer *answer)
 	struct ask *ask = arg;
 
 	ask->op = NULL;
+	metrics_call(ask->g, ask->method, answer->failure);
 	if (answer->failure != RPC_OK && answer->failure != RPC_REJECTED) {
 		log_debug(ask->g->log, "ask_failed", "judicator=%s method=%s why=%s", ask->address,
 			rpc_methods[ask->method].name, rpc_failure_name(answer->failure));

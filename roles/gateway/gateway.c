@@ -2,7 +2,7 @@
 /*
  * gateway - theory of operation
  *
- *     client --HTTP--> http_server --on_headers--> check (host, type) --whole--> check (host) --> router --> a handler's visit
+ *     client --HTTP--> http_server --on_headers--> check (host, token, type) --whole--> check (host) --> router --> check (token) --> a visit
  *                                                                                             |
  *     client <--HTTP-- visit_reply <-- answer <--- judicator <-- rpc <-- ask, or a watcher <--+
  *
@@ -26,17 +26,110 @@
 #define STOP_US (5 * US_PER_S)
 #define CONNECTIONS_SPARE 1000 /* beyond those that wait */
 
-static const struct route routes[] = {
-	{HTTP_GET, "/", lists_on_root},
-	{HTTP_GET, "/api/v1/executors", lists_on_executors},
-	{HTTP_GET, "/api/v1/judicators", lists_on_judicators},
-	{HTTP_GET, "/api/v1/languages", lists_on_languages},
-	{HTTP_GET, TASKS_PATH, tasks_on_list},
-	{HTTP_POST, TASKS_PATH, tasks_on_post},
-	{HTTP_DELETE, TASKS_PATH "/{id}", tasks_on_delete},
-	{HTTP_GET, TASKS_PATH "/{id}", tasks_on_get},
-	{HTTP_GET, "/healthz", lists_on_health},
+static const struct gateway_route gateway_routes[] = {
+	{.method = HTTP_GET,
+		.path = "/",
+		.handle = lists_on_root,
+		.allow = ALLOW_EVERYBODY,
+		.summary = "What is served here.",
+		.status = 200,
+		.type = "text/plain"},
+	{.method = HTTP_GET,
+		.path = "/api/v1/executors",
+		.handle = lists_on_executors,
+		.allow = ALLOW_ANY,
+		.summary = "The executors and their load.",
+		.status = 200,
+		.answer = "executors"},
+	{.method = HTTP_GET,
+		.path = "/api/v1/judicators",
+		.handle = lists_on_judicators,
+		.allow = ALLOW_ANY,
+		.summary = "The judicators.",
+		.status = 200,
+		.answer = "judicators"},
+	{.method = HTTP_GET,
+		.path = "/api/v1/languages",
+		.handle = lists_on_languages,
+		.allow = ALLOW_ANY,
+		.summary = "The languages and who offers them.",
+		.status = 200,
+		.answer = "languages"},
+	{.method = HTTP_GET,
+		.path = TASKS_PATH,
+		.handle = tasks_on_list,
+		.allow = ALLOW_ANY,
+		.summary = "Tasks by conditions, a page at a time; with a submit token the user's "
+			   "own.",
+		.query = "after,label,language,limit,order,status,user",
+		.status = 200,
+		.answer = "task_page"},
+	{.method = HTTP_POST,
+		.path = TASKS_PATH,
+		.handle = tasks_on_post,
+		.allow = TOKEN_SUBMIT,
+		.summary = "Submits a task; with `wait` the answer is the task once it is done.",
+		.query = "wait",
+		.request = "task",
+		.status = 201,
+		.answer = "task_view"},
+	{.method = HTTP_DELETE,
+		.path = TASKS_PATH "/{id}",
+		.handle = tasks_on_delete,
+		.allow = TOKEN_SUBMIT,
+		.summary = "Cancels a task.",
+		.status = 200,
+		.answer = "task_view"},
+	{.method = HTTP_GET,
+		.path = TASKS_PATH "/{id}",
+		.handle = tasks_on_get,
+		.allow = ALLOW_ANY,
+		.summary = "One task with its result; with `wait` once it is done.",
+		.query = "wait",
+		.status = 200,
+		.answer = "task_view"},
+	{.method = HTTP_GET,
+		.path = "/healthz",
+		.handle = lists_on_health,
+		.allow = ALLOW_EVERYBODY,
+		.summary = "Whether a judicator answers.",
+		.status = 200,
+		.answer = "health"},
+	{.method = HTTP_GET,
+		.path = "/metrics",
+		.handle = metrics_on_get,
+		.allow = TOKEN_READ,
+		.summary = "Counters for Prometheus.",
+		.status = 200,
+		.type = "text/plain"},
+	{.method = HTTP_GET,
+		.path = "/openapi.json",
+		.handle = openapi_on_get,
+		.allow = ALLOW_EVERYBODY,
+		.summary = "This description.",
+		.status = 200,
+		.answer = "openapi"},
 };
+
+const struct gateway_route *gateway_route_at(unsigned i)
+{
+	return i < ARRAY_SIZE(gateway_routes) ? &gateway_routes[i] : NULL;
+}
+
+const char *gateway_method_name(enum http_method method)
+{
+	static const char *const names[] = {
+		[HTTP_GET] = "GET",
+		[HTTP_HEAD] = "HEAD",
+		[HTTP_POST] = "POST",
+		[HTTP_PUT] = "PUT",
+		[HTTP_DELETE] = "DELETE",
+		[HTTP_OPTIONS] = "OPTIONS",
+		[HTTP_OTHER] = "?",
+	};
+
+	return names[method];
+}
 
 /* --- what is checked of every request ------------------------------------------------------------------------------ */
 
@@ -108,35 +201,90 @@ static bool submission_is_bad(const struct http_request *http, struct problem *p
 	return true;
 }
 
+/* --- from the router to the handlers ------------------------------------------------------------------------------------ */
+
+static bool has_body(enum http_method method)
+{
+	return method == HTTP_POST || method == HTTP_PUT;
+}
+
+/* Who may use the path; any token where the router will find nothing, or a path with parameters. */
+static unsigned allowed_at(enum http_method method, struct str path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(gateway_routes); i++) {
+		if (gateway_routes[i].method == method && str_is(path, gateway_routes[i].path))
+			return gateway_routes[i].allow;
+	}
+	return ALLOW_ANY;
+}
+
 /* Only what has a body: others are answered by their handler's turn, without closing the connection. */
 static int on_headers(void *arg, struct http_request *http, struct str *problem_body)
 {
 	struct gateway *g = arg;
 	struct problem problem = {0};
+	enum http_method method = http_request_method(http);
+	struct grant grant;
 
-	if (http_request_method(http) != HTTP_POST)
+	if (!has_body(method))
 		return 0;
-	if (!host_is_bad(g, http, &problem) && !submission_is_bad(http, &problem))
+	if (!host_is_bad(g, http, &problem) &&
+		access_check(g, http, allowed_at(method, http_request_path(http)), true, &grant,
+			&problem) &&
+		!submission_is_bad(http, &problem))
 		return 0;
+	metrics_request(g, g->n_routes, problem.status, 0);
 	buf_clear(&g->refusal);
 	problem_write(&problem, &g->refusal);
 	*problem_body = buf_str(&g->refusal);
 	return problem.status;
 }
 
+static void refuse(struct gateway *g, struct http_request *http, const struct problem *problem)
+{
+	metrics_request(g, g->n_routes, problem->status, 0);
+	http_request_problem(http, problem);
+}
+
+/* Of every row. What has a body was charged at its header. */
+static void on_route(const struct route_match *match, struct http_request *http)
+{
+	struct gateway *g = match->arg;
+	unsigned i = (unsigned)(match->route - g->routes);
+	const struct gateway_route *row = &gateway_routes[i];
+	struct problem problem = {0};
+
+	g->now.route = i;
+	if (access_check(g, http, row->allow, !has_body(row->method), &g->now.grant, &problem))
+		row->handle(match, http);
+	else
+		refuse(g, http, &problem);
+}
+
 static void on_request(void *arg, struct http_request *http)
 {
 	struct gateway *g = arg;
 	struct problem problem = {0};
+	int status;
 
 	if (host_is_bad(g, http, &problem)) {
-		struct visit *v = visit_new(g, http);
-
-		if (v)
-			visit_problem(v, &problem);
+		refuse(g, http, &problem);
 		return;
 	}
-	router_dispatch(routes, ARRAY_SIZE(routes), g, http);
+	status = router_dispatch(g->routes, g->n_routes, g, http);
+	if (status)
+		metrics_request(g, g->n_routes, status, 0);
+}
+
+static void routes_init(struct gateway *g)
+{
+	g->n_routes = ARRAY_SIZE(gateway_routes);
+	g->routes = mem_array(g->n_routes, sizeof(*g->routes));
+	for (unsigned i = 0; i < g->n_routes; i++)
+		g->routes[i] =
+			(struct route){gateway_routes[i].method, gateway_routes[i].path, on_route};
+	metrics_init(g, g->n_routes);
+	openapi_write(&g->openapi);
 }
 
 /* --- names of ours --------------------------------------------------------------------------------------------------- */
@@ -268,6 +416,8 @@ int gateway_new(struct loop *loop, const struct gateway_options *options, struct
 	g->waiting_max = options->waiting_max ? options->waiting_max : WAITING_MAX;
 	list_init(&g->visits);
 	waiters_init(g);
+	access_init(g);
+	routes_init(g);
 	timer_init(&g->stop_deadline, loop, on_stop_deadline, g);
 	defer_init(&g->stopped, on_all_over, g);
 	peers_init(&g->peers, loop, options->judicators);
@@ -300,6 +450,11 @@ void gateway_set_limits(struct gateway *g, int64_t body_max, int64_t read_timeou
 		http_server_set_limits(g->server, body_max, read_timeout_us);
 }
 
+void gateway_set_tokens(struct gateway *g, struct tokens *tokens)
+{
+	access_set_tokens(g, tokens);
+}
+
 void gateway_maybe_stopped(struct gateway *g)
 {
 	if (g->stopping && list_is_empty(&g->visits))
@@ -327,6 +482,10 @@ void gateway_free(struct gateway *g)
 	defer_cancel(&g->stopped);
 	timer_stop(&g->stop_deadline);
 	waiters_fini(g);
+	access_fini(g);
+	metrics_fini(g);
+	buf_fini(&g->openapi);
+	free(g->routes);
 	peers_fini(&g->peers);
 	texts_fini(&g->hosts, &g->n_hosts);
 	texts_fini(&g->names, &g->n_names);

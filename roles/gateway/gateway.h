@@ -9,6 +9,7 @@
 #include "rpc/rpc_client.h"
 
 struct gateway;
+struct tokens;
 
 struct gateway_options {
 	struct log *log;             /* borrowed */
@@ -29,6 +30,9 @@ struct gateway_options {
 int gateway_new(
 	struct loop *loop, const struct gateway_options *options, struct gateway **out) must_check;
 unsigned gateway_port(const struct gateway *gateway);
+/* At the start and at SIGHUP: who may do what from the next request on. Moves *tokens in; all buckets are full again. Without
+ * (or with none) everybody may do everything. */
+void gateway_set_tokens(struct gateway *gateway, struct tokens *tokens);
 /* SIGHUP: from the next header or piece of a body on. Harmless when it has stopped. */
 void gateway_set_limits(struct gateway *gateway, int64_t body_max, int64_t read_timeout_us);
 /* Stops accepting, answers the waiters with what there is, then on_stopped once (after 5 s in any case);

@@ -9,6 +9,9 @@
  *   tasks.c    POST, GET and DELETE of tasks
  *   waiters.c  clients that wait for a task to be done
  *   lists.c    what else can be looked at: executors, judicators, languages, health
+ *   access.c   who may do what: tokens, rates, open tasks
+ *   metrics.c  counters, and the page that shows them
+ *   openapi.c  the description of the interface, made of the tables
  *   view.c     a task as JSON for people
  */
 #pragma once
@@ -20,9 +23,11 @@
 #include "reactor/loop.h"
 #include "reactor/timer.h"
 #include "roles/gateway/gateway.h"
+#include "roles/gateway/tokens.h"
 #include "rpc/http/router.h"
 #include "rpc/http/server.h"
 #include "rpc/rpc_client.h"
+#include "rpc/task/verdict.h"
 
 #define ASK_BUDGET_US (10 * US_PER_S) /* for what changes something */
 #define READ_BUDGET_US (5 * US_PER_S) /* for what only looks */
@@ -30,8 +35,16 @@
 #define WAITING_MAX 20000
 #define TASKS_PATH "/api/v1/tasks"
 
+struct access_user;
 struct visit;
 struct wait_entry;
+
+/* What the token of a request allows; without tokens everything. */
+struct grant {
+	unsigned roles;           /* enum token_role; TOKEN_ADMIN has them all */
+	struct access_user *user; /* whose tasks it submits and sees; NULL = no tokens */
+	int64_t open_max;         /* of that user; 0 = without limit */
+};
 
 /* --- ask.c: one question ---------------------------------------------------------------------------------- */
 
@@ -89,7 +102,22 @@ struct visit {
 	struct msg_get_item item;
 	char texts[5][65]; /* query parameters that the request points at */
 
+	struct grant grant;
+	unsigned route; /* for metrics */
+
+	/* access.c */
+	void (*let_through)(struct visit *v);
+	bool adding;
+	int64_t adding_then;
+	uint64_t added_then;
+
 	unsigned list; /* lists.c */
+
+	struct { /* metrics.c */
+		bool is_up;
+		int64_t pending;
+		unsigned alive, dead;
+	} scrape;
 
 	/* waiters.c */
 	struct list wait_link;    /* entry->visits */
@@ -120,6 +148,87 @@ bool query_read(const struct http_request *http, const struct query_param *param
 	struct problem *problem);
 /* "wait" in ms -> *wait_us (0 when absent, text ""). */
 bool query_wait(const char *text, int64_t *wait_us, struct problem *problem);
+
+/* --- the table of routes (gateway.c) -------------------------------------------------------------------------- */
+
+/* Beside the roles (enum token_role) that may use a route: no token is needed. A row without anything is for admin. */
+#define ALLOW_EVERYBODY 8u
+#define ALLOW_ANY (TOKEN_SUBMIT | TOKEN_READ)
+
+struct gateway_route {
+	enum http_method method;
+	const char *path;
+	void (*handle)(const struct route_match *match, struct http_request *http);
+	unsigned allow;
+	const char *summary; /* for openapi.json, as all below */
+	const char *query;   /* parameters, by comma; NULL = none */
+	const char *request; /* schema of the body; NULL = none */
+	int status;          /* of the good answer */
+	const char *answer;  /* its schema; NULL = `type` is not JSON */
+	const char *type;    /* NULL = application/json */
+};
+
+const struct gateway_route *gateway_route_at(unsigned i); /* NULL behind the last */
+const char *gateway_method_name(enum http_method method);
+
+/* --- access.c ------------------------------------------------------------------------------------------------- */
+
+struct access {
+	struct tokens tokens;
+	struct map users; /* name -> struct access_user *; stay until the end */
+};
+
+void access_init(struct gateway *g);
+void access_fini(struct gateway *g);
+/* Takes them over. */
+void access_set_tokens(struct gateway *g, struct tokens *tokens);
+/* True: *grant is what the request's token allows. False: *problem (401, 403, 429); the header that goes with it is set. */
+bool access_check(struct gateway *g, struct http_request *http, unsigned allow, bool charge,
+	struct grant *grant, struct problem *problem);
+const char *access_user_name(const struct grant *grant); /* NULL without tokens */
+/* A task of this user: may it be shown, may it be cancelled? Others' are as good as unknown. */
+bool access_may_read(const struct visit *v, struct str user);
+bool access_may_change(const struct visit *v, struct str user);
+/* Calls fn, now or once the user's open tasks are counted; or answers. */
+void access_admit(struct visit *v, void (*fn)(struct visit *v));
+/* What it let through is in the store, or will never be. Harmless otherwise. */
+void access_added(struct visit *v);
+
+/* --- metrics.c ------------------------------------------------------------------------------------------------ */
+
+#define METRICS_STATUSES 15 /* the last: any other */
+#define METRICS_BUCKETS 15  /* the last: without bound */
+#define METRICS_FAILURES (RPC_GARBLED + 1)
+
+enum metrics_limit { METRICS_OPEN, METRICS_RATE, METRICS_LIMITS };
+
+struct metrics_route {
+	uint64_t statuses[METRICS_STATUSES];
+	uint64_t buckets[METRICS_BUCKETS];
+	int64_t us;
+};
+
+struct metrics {
+	struct metrics_route *routes; /* as the table, and one more: no route */
+	unsigned n_routes;
+	uint64_t adds[2]; /* created: no, yes */
+	uint64_t verdicts[VERDICT_N];
+	uint64_t calls[RPC_METHOD_N][METRICS_FAILURES];
+	uint64_t limited[METRICS_LIMITS];
+};
+
+void metrics_init(struct gateway *g, unsigned n_routes);
+void metrics_fini(struct gateway *g);
+void metrics_request(struct gateway *g, unsigned route, int status, int64_t us);
+void metrics_verdict(struct gateway *g, const struct msg_task_view *task);
+void metrics_call(struct gateway *g, enum rpc_method method, enum rpc_failure failure);
+void metrics_on_get(const struct route_match *match, struct http_request *http);
+
+/* --- openapi.c ------------------------------------------------------------------------------------------------ */
+
+/* The document, built from the tables of routes, fields and problems. */
+void openapi_write(struct buf *out);
+void openapi_on_get(const struct route_match *match, struct http_request *http);
 
 /* --- tasks.c ------------------------------------------------------------------------------------------------- */
 
@@ -163,6 +272,7 @@ void lists_on_root(const struct route_match *match, struct http_request *http);
 
 /* --- view.c --------------------------------------------------------------------------------------------------- */
 
+bool view_is_done(const struct msg_task_view *task);
 /* The whole task, appended to w's text as an object. */
 void view_write(const struct msg_task_view *task, struct json_writer *w);
 /* Without result, for lists. */
@@ -188,6 +298,15 @@ struct gateway {
 	int64_t wait_us;
 	unsigned waiting_max;
 	struct buf refusal; /* scratch: a problem document given to the server */
+	struct route *routes;
+	unsigned n_routes;
+	struct buf openapi;
+	struct access access;
+	struct metrics metrics;
+	struct { /* of the request whose handler runs, for its visit */
+		struct grant grant;
+		unsigned route;
+	} now;
 
 	struct list visits;
 	struct waiters waiters;

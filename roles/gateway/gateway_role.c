@@ -2,17 +2,20 @@
 /*
  * gateway_role - the gateway as a service: options -> profiles, transport, gateway; and their end in reverse order.
  *
- *   prepare (root)  reads the profiles: they may be where only root can go
+ *   prepare (root)  reads the profiles and tokens: they may be where only root can go
  *   start           the rest, which is what boot.user may see
  *
  * One worker a process. Several would be several such processes that share the port: gateway_options.reuseport.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cfg/language.h"
 #include "reactor/base/log.h"
 #include "reactor/base/mem.h"
+#include "roles/boot/user.h"
 #include "roles/gateway/gateway.h"
+#include "roles/gateway/tokens.h"
 #include "roles/languages.h"
 #include "roles/role.h"
 #include "roles/secret.h"
@@ -23,6 +26,7 @@
 struct gateway_state {
 	struct role_env env;
 	struct map languages; /* owns the profiles */
+	struct tokens tokens; /* until the gateway has them */
 	struct transport *transport;
 	struct gateway *gateway;
 };
@@ -37,6 +41,7 @@ static void state_free(void *state)
 	if (s->transport)
 		s->transport->ops->free(s->transport);
 	language_map_fini(&s->languages);
+	tokens_fini(&s->tokens);
 	free(s);
 }
 
@@ -57,16 +62,46 @@ static bool is_loopback(struct str address)
 static void check(const struct cfg *cfg, struct cfg_errors *errors)
 {
 	struct str rest = str_from(cfg_str(cfg, OPT_gateway_addresses)), address;
+	const char *tokens = cfg_str(cfg, OPT_gateway_tokens);
 
+	if (tokens[0] && tokens[0] != '/')
+		cfg_errors_add(errors, "gateway.tokens", "%s: is not an absolute path", tokens);
 	while (str_cut(&rest, ',', &address)) {
 		address = str_trim(address);
-		if (!address.n || is_loopback(address))
+		if (!address.n || tokens[0] || is_loopback(address))
 			continue;
 		cfg_errors_add(errors, "gateway.addresses",
-			STR_FMT ": beyond loopback a gateway needs tokens, which this version does "
-				"not have; serve at 127.0.0.1 behind a proxy that asks who comes",
+			STR_FMT ": beyond loopback a gateway needs tokens; set gateway.tokens, or "
+				"serve at 127.0.0.1 behind a proxy that asks who comes",
 			STR_ARG(address));
 	}
+}
+
+/* False when the file is wrong: logged, *out is empty. */
+static bool load_tokens(const struct role_env *env, const struct cfg *cfg, struct tokens *out)
+{
+	struct cfg_errors errors cleanup(cfg_errors_fini) = {BUF_INIT, 0};
+	const char *path = cfg_str(cfg, OPT_gateway_tokens);
+	struct user user = {.uid = geteuid()};
+	struct str rest, line;
+
+	*out = (struct tokens){0};
+	if (!path[0])
+		return true;
+	if (geteuid() == 0 && user_find(cfg_str(cfg, OPT_boot_user), &user))
+		user.uid = 0; /* dropping the privileges will say so */
+	tokens_load(path, user.uid, out, &errors);
+	rest = str_trim(buf_str(&errors.text));
+	while (errors.count && str_cut(&rest, '\n', &line)) {
+		char quoted[LOG_QUOTE_MAX];
+
+		log_error(env->log, "tokens", "problem=%s", log_quote(line, quoted));
+	}
+	if (errors.count)
+		tokens_fini(out);
+	else
+		log_info(env->log, "tokens", "file=\"%s\" n=%u", path, out->n);
+	return !errors.count;
 }
 
 static int prepare(const struct role_env *env, void **state)
@@ -75,7 +110,9 @@ static int prepare(const struct role_env *env, void **state)
 
 	map_init(&s->languages);
 	*state = s;
-	return languages_load(env, &s->languages) ? USAGE_EXIT : 0;
+	if (languages_load(env, &s->languages) || !load_tokens(env, env->cfg, &s->tokens))
+		return USAGE_EXIT;
+	return 0;
 }
 
 static int start(const struct role_env *env, void **state)
@@ -98,7 +135,10 @@ static int start(const struct role_env *env, void **state)
 	if (!s->transport)
 		return FAILED_EXIT;
 	options.transport = s->transport;
-	return gateway_new(env->loop, &options, &s->gateway) ? FAILED_EXIT : 0;
+	if (gateway_new(env->loop, &options, &s->gateway))
+		return FAILED_EXIT;
+	gateway_set_tokens(s->gateway, &s->tokens);
+	return 0;
 }
 
 static void on_stopped(void *arg)
@@ -118,7 +158,12 @@ static void stop(void *state)
 static void reload(void *state, const struct cfg *cfg)
 {
 	struct gateway_state *s = state;
+	struct tokens tokens;
 
+	if (load_tokens(&s->env, cfg, &tokens))
+		gateway_set_tokens(s->gateway, &tokens);
+	else
+		log_error(s->env.log, "tokens", "note=\"those of before stay\"");
 	gateway_set_limits(s->gateway, cfg_int(cfg, OPT_gateway_body_max),
 		cfg_int(cfg, OPT_gateway_read_timeout));
 }

@@ -65,6 +65,7 @@ static void on_got(void *arg, struct rpc_answer *answer)
 	struct visit *v = arg;
 	const struct msg_get_reply *reply = answer->reply;
 	struct buf body cleanup(buf_fini) = BUF_INIT;
+	const struct msg_task_view *task;
 
 	if (answer->failure != RPC_OK) {
 		tasks_reply_unknown(v, &answer->problem);
@@ -74,21 +75,36 @@ static void on_got(void *arg, struct rpc_answer *answer)
 		tasks_reply_missing(v);
 		return;
 	}
-	view_text(codec_item(reply->tasks, struct msg_task_view, 0), &body);
+	task = codec_item(reply->tasks, struct msg_task_view, 0);
+	if (!access_may_read(v, task->user)) {
+		tasks_reply_missing(v);
+		return;
+	}
+	if (v->wait_us && !view_is_done(task)) {
+		waiters_add(v);
+		return;
+	}
+	view_text(task, &body);
 	tasks_reply(v, buf_str(&body));
+}
+
+static void tasks_get(struct visit *v, ask_done_fn *done)
+{
+	v->item = (struct msg_get_item){.id = v->id};
+	v->request.get = (struct msg_get_request){.items = {&v->item, 1}};
+	ask_start(&v->ask, v->g, RPC_get, &v->request.get, READ_BUDGET_US, done, v);
 }
 
 static void tasks_look(struct visit *v)
 {
-	v->item = (struct msg_get_item){.id = v->id};
-	v->request.get = (struct msg_get_request){.items = {&v->item, 1}};
-	ask_start(&v->ask, v->g, RPC_get, &v->request.get, READ_BUDGET_US, on_got, v);
+	tasks_get(v, on_got);
 }
 
-/* Now, or once it is done. */
+/* Now, or once it is done. Who may see only some tasks is not let among the waiters, who are answered alike, before it is known
+ * whose the task is. */
 static void tasks_show(struct visit *v)
 {
-	if (v->wait_us)
+	if (v->wait_us && (v->grant.roles & TOKEN_READ || v->status == 201))
 		waiters_add(v);
 	else
 		tasks_look(v);
@@ -169,11 +185,13 @@ static void on_added(void *arg, struct rpc_answer *answer)
 	struct visit *v = arg;
 	const struct msg_add_reply *reply = answer->reply;
 
+	access_added(v);
 	if (answer->failure != RPC_OK) {
 		log_info(v->g->log, "add_failed", "id=%s code=%s", v->id.hex, answer->problem.code);
 		visit_problem(v, &answer->problem);
 		return;
 	}
+	v->g->metrics.adds[reply->created]++;
 	log_info(v->g->log, "add", "id=%s created=%s", v->id.hex, reply->created ? "yes" : "no");
 	v->status = v->keyed && !reply->created ? 200 : 201;
 	write_added(v, reply);
@@ -186,8 +204,10 @@ static void on_added(void *arg, struct rpc_answer *answer)
 	tasks_show(v);
 }
 
-static void tasks_add(struct visit *v, const struct task *task)
+static void tasks_add(struct visit *v)
 {
+	const struct task *task = record_data(v->task);
+
 	task_write(task, &v->doc);
 	v->request.add = (struct msg_add_request){
 		.id = v->id,
@@ -198,6 +218,25 @@ static void tasks_add(struct visit *v, const struct task *task)
 		.doc.text = buf_str(&v->doc),
 	};
 	ask_start(&v->ask, v->g, RPC_add, &v->request.add, ASK_BUDGET_US, on_added, v);
+}
+
+/* With tokens the user of a task is the token's; only admin may name another. False when answered. */
+static bool choose_user(struct visit *v)
+{
+	const char *own = access_user_name(&v->grant);
+	struct task *task = record_data(v->task);
+	struct problem problem = {0};
+
+	if (!own)
+		return true;
+	if (!task->user.n)
+		task->user = record_copy(v->task, str_from(own));
+	if (v->grant.roles & TOKEN_ADMIN || str_is(task->user, own))
+		return true;
+	problem_set(&problem, 403, "user_forbidden", "/user",
+		"This token submits as another user: leave `user` out.");
+	visit_problem(v, &problem);
+	return false;
 }
 
 void tasks_on_post(const struct route_match *match, struct http_request *http)
@@ -218,9 +257,11 @@ void tasks_on_post(const struct route_match *match, struct http_request *http)
 	}
 	http_request_drop_body(http);
 	v->until_us = loop_now_us(v->g->loop) + v->wait_us;
+	if (!choose_user(v))
+		return;
 	task = record_data(v->task);
 	if (!waiting_refused(v) && choose_id(v, task->user))
-		tasks_add(v, task);
+		access_admit(v, tasks_add);
 }
 
 /* --- GET and DELETE of one --------------------------------------------------------------------------------------------- */
@@ -265,6 +306,26 @@ static void on_cancelled(void *arg, struct rpc_answer *answer)
 	tasks_look(v);
 }
 
+static void tasks_cancel(struct visit *v)
+{
+	v->request.cancel = (struct msg_cancel_request){.id = v->id};
+	ask_start(&v->ask, v->g, RPC_cancel, &v->request.cancel, ASK_BUDGET_US, on_cancelled, v);
+}
+
+static void on_owner_known(void *arg, struct rpc_answer *answer)
+{
+	struct visit *v = arg;
+	const struct msg_get_reply *reply = answer->reply;
+
+	if (answer->failure != RPC_OK)
+		visit_problem(v, &answer->problem);
+	else if (!reply->tasks.count ||
+		 !access_may_change(v, codec_item(reply->tasks, struct msg_task_view, 0)->user))
+		tasks_reply_missing(v);
+	else
+		tasks_cancel(v);
+}
+
 void tasks_on_delete(const struct route_match *match, struct http_request *http)
 {
 	struct visit *v = visit_new(match->arg, http);
@@ -276,8 +337,10 @@ void tasks_on_delete(const struct route_match *match, struct http_request *http)
 		visit_problem(v, &problem);
 		return;
 	}
-	v->request.cancel = (struct msg_cancel_request){.id = v->id};
-	ask_start(&v->ask, v->g, RPC_cancel, &v->request.cancel, ASK_BUDGET_US, on_cancelled, v);
+	if (v->grant.roles & TOKEN_ADMIN)
+		tasks_cancel(v);
+	else
+		tasks_get(v, on_owner_known);
 }
 
 /* --- GET of many ------------------------------------------------------------------------------------------------------- */
@@ -312,6 +375,23 @@ enum { LIST_AFTER, LIST_LABEL, LIST_LANGUAGE, LIST_STATUS, LIST_USER, LIST_TEXTS
 static struct str condition(const struct visit *v, int which)
 {
 	return v->texts[which][0] ? str_from(v->texts[which]) : STR_NULL;
+}
+
+/* Who sees only its own tasks gets those. */
+static bool restrict_list(struct visit *v, struct problem *problem)
+{
+	const char *own = access_user_name(&v->grant);
+
+	if (v->grant.roles & TOKEN_READ)
+		return true;
+	if (v->request.search.user.p && !str_is(v->request.search.user, own)) {
+		problem_set(problem, 403, "user_forbidden", "",
+			"This token sees only its own tasks: leave the query parameter \"user\" "
+			"out.");
+		return false;
+	}
+	v->request.search.user = str_from(own);
+	return true;
 }
 
 /* The values that are not free text. */
@@ -370,7 +450,7 @@ void tasks_on_list(const struct route_match *match, struct http_request *http)
 	};
 
 	if (!query_read(http, params, ARRAY_SIZE(params), &problem) ||
-		!read_list(v, limit, order, &problem)) {
+		!read_list(v, limit, order, &problem) || !restrict_list(v, &problem)) {
 		visit_problem(v, &problem);
 		return;
 	}

@@ -36,7 +36,7 @@ static void write_labels(struct json_writer *w, const struct codec_list *labels)
 	json_end_array(w);
 }
 
-static bool is_done(const struct msg_task_view *task)
+bool view_is_done(const struct msg_task_view *task)
 {
 	enum task_status status;
 
@@ -78,7 +78,7 @@ static void write_progress(const struct msg_task_view *task, bool whole, struct 
 
 	write_text(w, "status", task->status);
 	json_key(w, "done");
-	json_bool(w, is_done(task));
+	json_bool(w, view_is_done(task));
 	write_text(w, "verdict", task->verdict);
 	if (whole)
 		lift(w, result, "score");

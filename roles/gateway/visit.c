@@ -43,6 +43,8 @@ struct visit *visit_new(struct gateway *g, struct http_request *http)
 	v->g = g;
 	v->http = http;
 	v->status = 200;
+	v->grant = g->now.grant;
+	v->route = g->now.route;
 	v->started_us = loop_now_us(g->loop);
 	list_init(&v->link);
 	list_init(&v->wait_link);
@@ -62,6 +64,7 @@ void visit_free(struct visit *v)
 	struct gateway *g = v->g;
 
 	ask_stop(&v->ask);
+	access_added(v);
 	waiters_remove(v);
 	list_del(&v->link);
 	record_free(v->task);
@@ -77,6 +80,7 @@ void visit_reply(struct visit *v, int status, const char *type, struct str body)
 {
 	log_debug(v->g->log, "request", "request=\"%s\" status=%d bytes=%zu ms=%lld", v->what,
 		status, body.n, (long long)((loop_now_us(v->g->loop) - v->started_us) / US_PER_MS));
+	metrics_request(v->g, v->route, status, loop_now_us(v->g->loop) - v->started_us);
 	http_request_reply(v->http, status, type, body);
 	visit_free(v);
 }
@@ -85,7 +89,7 @@ void visit_problem(struct visit *v, const struct problem *problem)
 {
 	struct buf text cleanup(buf_fini) = BUF_INIT;
 
-	if (problem->status == 503)
+	if (problem->status == 503 || problem->status == 429)
 		http_request_add_header(v->http, "Retry-After", RETRY_AFTER_S);
 	problem_write(problem, &text);
 	visit_reply(v, problem->status, "application/problem+json", buf_str(&text));

@@ -148,7 +148,8 @@ static void entry_answer_missing(struct wait_entry *e)
 }
 
 /* Returns how many tasks somebody waited for. */
-static unsigned deliver(const struct map *entries, const struct msg_get_reply *reply)
+static unsigned deliver(
+	struct gateway *g, const struct map *entries, const struct msg_get_reply *reply)
 {
 	struct buf body cleanup(buf_fini) = BUF_INIT;
 	unsigned n = 0;
@@ -161,6 +162,7 @@ static unsigned deliver(const struct map *entries, const struct msg_get_reply *r
 		if (!e)
 			continue;
 		n++;
+		metrics_verdict(g, task);
 		buf_clear(&body);
 		view_text(task, &body);
 		entry_answer(e, buf_str(&body));
@@ -258,13 +260,14 @@ static void on_answer(void *arg, struct rpc_answer *answer)
 
 	held->op = NULL;
 	timer_stop(&w->supersede);
+	metrics_call(w->g, RPC_get, answer->failure);
 	if (answer->failure == RPC_REJECTED)
 		log_error(w->g->log, "rejected", "judicator=%s method=get status=%d code=%s",
 			held->address, answer->problem.status, answer->problem.code);
 	if (answer->failure != RPC_OK) {
 		watcher_failed(w, held, rpc_failure_name(answer->failure));
 	} else {
-		deliver(&w->g->waiters.entries, reply);
+		deliver(w->g, &w->g->waiters.entries, reply);
 		if (held == w->newest)
 			newest_answered(w, held, !reply->tasks.count && !reply->missing.count);
 	}
@@ -407,7 +410,7 @@ static void on_looked(void *arg, struct rpc_answer *answer)
 
 	if (answer->failure != RPC_OK) {
 		look_fail(l, &answer->problem);
-	} else if (!deliver(&l->entries, answer->reply)) {
+	} else if (!deliver(l->g, &l->entries, answer->reply)) {
 		struct problem problem = {0};
 
 		problem_set(&problem, 503, "unavailable", "",

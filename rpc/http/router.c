@@ -62,8 +62,7 @@ static void answer_wrong_method(struct http_request *request, unsigned allowed)
 	http_request_problem(request, &problem);
 }
 
-void router_dispatch(
-	const struct route *routes, unsigned n, void *arg, struct http_request *request)
+int router_dispatch(const struct route *routes, unsigned n, void *arg, struct http_request *request)
 {
 	enum http_method method = http_request_method(request);
 	struct problem problem = {0};
@@ -72,22 +71,23 @@ void router_dispatch(
 	if (method == HTTP_HEAD)
 		method = HTTP_GET;
 	for (unsigned i = 0; i < n; i++) {
-		struct route_match match = {.arg = arg};
+		struct route_match match = {.route = &routes[i], .arg = arg};
 
 		if (!path_matches(routes[i].path, http_request_path(request), &match))
 			continue;
 		if (routes[i].method == method) {
 			routes[i].handle(&match, request);
-			return;
+			return 0;
 		}
 		allowed |= 1u << routes[i].method;
 	}
 	if (allowed) {
 		answer_wrong_method(request, allowed);
-		return;
+		return 405;
 	}
 	problem_set(&problem, 404, "not_found", "", "nothing is at this path");
 	http_request_problem(request, &problem);
+	return 404;
 }
 
 void http_request_problem(struct http_request *request, const struct problem *problem)

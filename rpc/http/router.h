@@ -9,9 +9,12 @@
 
 #define ROUTE_PARAMS_MAX 4
 
+struct route;
+
 struct route_match {
 	struct str params
 		[ROUTE_PARAMS_MAX]; /* in order of their {name}s, as sent, percent-decoding not applied */
+	const struct route *route; /* the row */
 	void *arg;
 };
 
@@ -21,8 +24,8 @@ struct route {
 	void (*handle)(const struct route_match *match, struct http_request *request);
 };
 
-/* Finds the row and calls it, or answers 404 "not_found" / 405 "method_not_allowed" as a problem document. */
-void router_dispatch(
+/* Finds the row and calls it: 0. Or answers 404 "not_found" / 405 "method_not_allowed" as a problem document: that status. */
+int router_dispatch(
 	const struct route *routes, unsigned n, void *arg, struct http_request *request);
 /* Answers with a problem document (rpc/codec.h). */
 struct problem;
