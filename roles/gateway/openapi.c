@@ -36,9 +36,10 @@ static const struct problem_row {
 	{409, "task_conflict,task_done"},
 	{413, "body_too_large,json_too_large,too_large"},
 	{415, "unsupported_encoding,unsupported_type"},
-	{422, "bad_base64,bad_file_name,bad_quoting,duplicate_file,empty_command,missing_command,"
-	      "missing_field,missing_files,missing_language,missing_source,not_printable,"
-	      "not_supported,nul_byte,out_of_range,unknown_checker,unknown_language"},
+	{422, "bad_archive,bad_base64,bad_file_name,bad_quoting,duplicate_file,empty_command,"
+	      "missing_command,missing_field,missing_files,missing_language,missing_source,"
+	      "not_for_checker,not_printable,not_supported,nul_byte,out_of_range,"
+	      "unknown_checker,unknown_language"},
 	{429, "rate_exceeded,too_many_open"},
 	{501, "transfer_encoding_unknown"},
 	{502, "judicator_refused,secret_refused"},

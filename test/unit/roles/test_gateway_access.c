@@ -5,7 +5,9 @@
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <netinet/in.h>
+#include <regex.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -474,6 +476,74 @@ static void openapi_names_the_parameters(void **state)
 	}
 }
 
+/* --- each code that the sources can send is in the description --------------------------------------------------------------- */
+
+static void slurp(const char *path, struct buf *out)
+{
+	FILE *file = fopen(path, "r");
+	size_t n;
+
+	assert_non_null(file);
+	while ((n = fread(buf_reserve(out, 65536), 1, 65536, file)) > 0)
+		out->len += n;
+	fclose(file);
+	buf_add_char(out, '\0');
+}
+
+static bool is_listed(const struct json *codes, struct str code)
+{
+	for (const struct json *it = codes->first; it; it = it->next) {
+		if (str_eq(it->text, code))
+			return true;
+	}
+	return false;
+}
+
+/* 404, "task_unknown" anywhere in the file. */
+static unsigned check_codes(const char *path, const regex_t *pattern, const struct json *codes)
+{
+	struct buf text cleanup(buf_fini) = BUF_INIT;
+	regmatch_t found[2];
+	const char *p;
+	unsigned n = 0;
+
+	slurp(path, &text);
+	for (p = text.data; !regexec(pattern, p, 2, found, 0); p += found[0].rm_eo, n++) {
+		struct str code = {p + found[1].rm_so, (size_t)(found[1].rm_eo - found[1].rm_so)};
+
+		if (!is_listed(codes, code))
+			fail_msg("%s: %.*s is not in /openapi.json", path, STR_ARG(code));
+	}
+	return n;
+}
+
+static void openapi_names_the_codes(void **state)
+{
+	static const char *const places[] = {"/roles/gateway/*.c", "/rpc/codec.c", "/rpc/task/*.c",
+		"/rpc/http/server.c", "/rpc/http/router.c"};
+	struct fixture *f = *state;
+	regex_t pattern;
+	glob_t files;
+	unsigned n = 0;
+
+	ask(f, "GET", "/openapi.json", NULL, NULL);
+	assert_int_equal(
+		regcomp(&pattern, "[45][0-9][0-9],[ \t\n]*\"([a-z0-9_]+)\"", REG_EXTENDED), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		char path[512];
+
+		snprintf(path, sizeof(path), CONCLAVE_SOURCE_DIR "%s", places[i]);
+		assert_int_equal(glob(path, 0, NULL, &files), 0);
+		for (size_t k = 0; k < files.gl_pathc; k++)
+			n += check_codes(files.gl_pathv[k], &pattern,
+				at(at(json_root(f->tree), "components", "schemas", NULL),
+					"problem_code", "enum", NULL));
+		globfree(&files);
+	}
+	regfree(&pattern);
+	assert_true(n > 60);
+}
+
 #define with(test, up) cmocka_unit_test_setup_teardown(test, up, teardown)
 
 int main(void)
@@ -490,6 +560,7 @@ int main(void)
 		with(openapi_names_each_route, setup_open),
 		with(openapi_says_what_the_tables_say, setup_open),
 		with(openapi_names_the_parameters, setup_open),
+		with(openapi_names_the_codes, setup_open),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
