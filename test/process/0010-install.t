@@ -38,8 +38,8 @@ for file in bin/{judicator,executor,gateway,conclave-box} share/conclave/languag
 done
 check "everything is there" is_empty "${missing:-}"
 if [ -x "$build/bin/conclave" ]; then
-	check "conclave is there" "$inst/bin/conclave" --version
-	check "with its manual page" [ -s "$inst/share/man/man1/conclave.1" ]
+	check "conclave is there" quietly "$inst/bin/conclave" --version
+	check "with its manual page" mandoc -Tlint -W error "$inst/share/man/man1/conclave.1"
 	check "with its completion" bash -n "$inst/share/bash-completion/completions/conclave"
 fi
 check "every language profile is there" diff <(cd "$SOURCE/cfg/languages" && ls) <(cd "$inst/share/conclave/languages" && ls)
@@ -134,7 +134,7 @@ for unit in standalone executor; do
 done
 
 # --- manual pages -------------------------------------------------------------------------------------------
-pages=("$inst"/share/man/man*/*)
+pages=("$inst"/share/man/man[58]/*)
 check "there are manual pages" [ ${#pages[@]} -ge 5 ]
 for page in "${pages[@]}"; do
 	check "${page##*/} is right mdoc" mandoc -Tlint -W warning "$page"
