@@ -136,7 +136,7 @@ static int read_entry(struct directory *d, struct entry *out)
 {
 	struct str zip = d->zip;
 	size_t at = d->at, left = d->end - at, name, extra, comment;
-	const char *p = zip.p + at + ENTRY_SIZE;
+	const char *p;
 
 	if (left < ENTRY_SIZE || !is_signature(zip, at, "\x01\x02"))
 		return refuse(d->why, "has a malformed list of files");
@@ -145,6 +145,7 @@ static int read_entry(struct directory *d, struct entry *out)
 	comment = u16_at(zip, at + 32);
 	if (left - ENTRY_SIZE < name + extra + comment)
 		return refuse(d->why, "has a malformed list of files");
+	p = zip.p + at + ENTRY_SIZE;
 	*out = (struct entry){
 		.name = {p, name},
 		.flags = u16_at(zip, at + 8),

@@ -65,6 +65,13 @@ judged "a run has the files of its archive, executable where it says so" \
 	"$(with data '{language: "bash", source: "./tool | sort -u; test -x plain || echo plain", execute: {archive: $zip, expected: "from the archive\nplain"}}')" \
 	'ended("success"; "accepted")'
 
+# Through a pipe: sizes and checksums stand behind the data.
+python3 -c 'import sys, zipfile
+with zipfile.ZipFile(sys.stdout.buffer, "w", zipfile.ZIP_DEFLATED) as z: z.writestr("data", "streamed")' | cat >"$DIR/streamed"
+judged "an archive that was written to a pipe is read" \
+	"$(with streamed '{language: "bash", source: "cat data", execute: {archive: $zip, expected: "streamed"}}')" \
+	'ended("success"; "accepted")'
+
 zip nested 'z.writestr("inner.zip", b"PK\5\6" + bytes(18))'
 judged "an archive in the archive is only a file" \
 	"$(with nested '{language: "bash", source: "wc -c <inner.zip", execute: {archive: $zip, expected: "22"}}')" \
