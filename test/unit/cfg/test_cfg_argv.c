@@ -161,8 +161,8 @@ static void the_clients_variables_are_no_options(void **state unused)
 {
 	struct cfg *cfg = cfg_new();
 
-	load_env(ENV("CONCLAVE_URL=http://127.0.0.1:7000", "CONCLAVE_TOKEN=secret",
-			 "CONCLAVE_URL="),
+	load_env(
+		ENV("CONCLAVE_URL=http://127.0.0.1:7000", "CONCLAVE_TOKEN=secret", "CONCLAVE_URL="),
 		cfg, "");
 	load_env(ENV("CONCLAVE_URLS=x", "CONCLAVE_TOKEN_FILE=x"), cfg,
 		"environment CONCLAVE_URLS: no such option\n"
