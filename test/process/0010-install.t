@@ -157,6 +157,36 @@ done
 check "conclave-log(5) has every event it logged" is_empty "$undocumented"
 check "and those it did not, with their fields" grep -qx '.Cm slots .' <(sed -n '/^.It Cm start$/,/^.It/p' "$inst/share/man/man5/conclave-log.5")
 
+# --- what the strong units leave to root is enough -----------------------------------------------------------------
+# confined PROGRAM ARGUMENT... : started with the capabilities of its unit and no more.
+confined()
+{
+	local program=$1 capability bounding=-all
+	shift
+	for capability in $(value_of "$program" CapabilityBoundingSet); do
+		bounding=$bounding,+${capability#CAP_}
+	done
+	start "$program" setpriv --bounding-set "${bounding,,}" --no-new-privs "$inst/bin/$program" \
+		-c "$inst/etc/conclave/$program.conf" --boot.user=nobody --boot.dir="$DIR/state3" --boot.run_dir="$DIR/run-$program" "$@"
+}
+# finds_the_judicator : the gateway asked it, with the secret they share.
+finds_the_judicator()
+{
+	api judicators >"$answer" && jq -e '[.judicators[] | .leading] == [true]' "$answer"
+}
+free_port && judicator_port=$port
+free_port && gateway_port=$port
+url=http://127.0.0.1:$gateway_port
+confined judicator --judicator.address="127.0.0.1:$judicator_port"
+check "the confined judicator serves" wait_until "$START_S" is_serving "$DIR/run-judicator" main
+confined gateway --judicator.addresses="127.0.0.1:$judicator_port" --gateway.addresses="127.0.0.1:$gateway_port"
+check "the confined gateway finds it" wait_until "$START_S" finds_the_judicator
+for program in gateway judicator; do
+	stop "$program"
+	check "the confined $program stops its service" [ "$status" = 0 ]
+	check "with SIGTERM" not logged "$program" event=service-killed
+done
+
 # --- the Debian package ------------------------------------------------------------------------------------------
 pack()
 {
