@@ -303,7 +303,6 @@ static const struct {
 	{"task_conflict", "that --key was used for another task: take a new one"},
 	{"task_done", "the task had ended already: conclave get ID shows how"},
 	{"task_unknown", "there is no such task: conclave list shows which there are"},
-	{"unauthorized", "set CONCLAVE_TOKEN, or give --token-file"},
 	{"unknown_language", "conclave languages lists those there are"},
 };
 

@@ -95,7 +95,7 @@ static void show(struct follow *f, const struct answer *answer)
 	bool is_new = changed(f, answer->json);
 
 	if (f->mode == FOLLOW_PROGRESS) {
-		fprintf(err, "\r\033[K%s: " STR_FMT "  %.0f s", f->id, STR_ARG(buf_str(&f->shown)),
+		fprintf(err, "\r\033[K%s: " STR_FMT "  %.1f s", f->id, STR_ARG(buf_str(&f->shown)),
 			(double)us / US_PER_S);
 	} else if (f->mode == FOLLOW_LINES && is_new) {
 		if (f->cli->json)

@@ -65,6 +65,13 @@ check "without a terminal it does not wait" says 0 '^[0-9a-f]{24}$' submit sum.p
 id=$(cat "$out")
 check "the same key is the same task" eval 'cli 0 submit sum.py -i in -e three --key k1 --user alice --label hw1 && [ "$(cat "$out")" = "$id" ]'
 check "another task under it is refused, 2" says 2 'task_conflict.*|take a new one' submit sum.py --key k1 --user alice
+# script(1) gives it a terminal.
+on_terminal()
+{
+	script -qec "'$BIN/conclave' submit sum.py -i in -e three" /dev/null >"$out" </dev/null &&
+		grep -q $'\033\\[K[0-9a-f]\{24\}: success' "$out" && grep -q $'\033\\[32maccepted' "$out"
+}
+check "on a terminal it waits, with progress and colours" on_terminal
 check "raw JSON" eval 'cli 0 submit sum.py -i in -e three --wait --json && jq -e ".done and .verdict == \"accepted\"" "$out"'
 check "what the judge refuses is explained, 2" says 2 '/execute/limits/cpu_ms' submit sum.py --limit cpu_ms=0 --wait
 check "an unknown extension too, 2" says 2 'give --language' submit in
