@@ -485,6 +485,9 @@ static void on_ended(struct box_slot *slot, const struct wire *message)
 	struct cgroup_sample sample;
 	int error = cgroup_sample(slot->box->cgroup, slot->readings, &sample);
 
+	/* Killed meanwhile, and its groups are removed already: SLOT_GONE brings what they counted. */
+	if (error < 0 && slot->closing)
+		return;
 	if (error < 0) {
 		slot_fail(slot, "the slot's counters cannot be read");
 		return;
