@@ -139,5 +139,17 @@ check "commands are completed" eval 'completes exec && [ "$(cat "$out")" = execu
 check "flags are completed" eval 'completes submit --exp && [ "$(cat "$out")" = --expect ]'
 check "the manual is one" eval '"$BIN/conclave" --man | grep -q "^.Sh EXIT STATUS"'
 
+# --- tokens ----------------------------------------------------------------------------------------------------------
+stop boot
+token=ab12-$RANDOM-of-the-test-0123456789
+printf 'root admin %s\n' "$(printf %s "$token" | sha256sum | cut -d ' ' -f 1)" >"$DIR/tokens"
+chmod 600 "$DIR/tokens"
+printf '%s\n' "$token" >"$DIR/token"
+judge_again --gateway.tokens="$DIR/tokens"
+check "with the token of a file" wait_until "$START_S" cli 0 list --token-file "$DIR/token"
+check "with that of the environment" eval 'CONCLAVE_TOKEN=$token cli 0 list'
+check "with none it is refused, 2, and says what to do" says 2 'set CONCLAVE_TOKEN, or give --token-file' list
+check "with a wrong one too" eval 'CONCLAVE_TOKEN=wrong says 2 token_unknown list'
+
 judge_stop
 finish
