@@ -701,11 +701,17 @@ static void ended_while_unpacking(void **state)
 {
 	struct world *w = *state;
 
-	begin_with(w, COMPILE_ARCHIVE, archive_of("a.txt", "file=b:out=7", 0));
-	loop_advance_next(w->loop); /* it is with the worker */
-	exec_task_end(w->task, "cancelled");
-	finish_unpacking(w);
-	assert_false(exec_task_is_held(w->task));
+	/* The worker may be faster, on a busy machine: then it is the next try's turn. */
+	for (int i = 0; i < 1000; i++) {
+		begin_with(w, COMPILE_ARCHIVE, archive_of("a.txt", "file=b:out=7", 0));
+		loop_advance_next(w->loop); /* it is with the worker */
+		exec_task_end(w->task, "cancelled");
+		finish_unpacking(w);
+		assert_false(exec_task_is_held(w->task));
+		if (strcmp(w->trace, "KILL GONE ") == 0)
+			break;
+		assert_string_equal(w->trace, "COMPILE KILL GONE ");
+	}
 	assert_string_equal(w->trace, "KILL GONE ");
 	begin_with(w, EXECUTE_ARCHIVE, archive_of("prog", "out=2", 0));
 	reach(w, "ADD");
