@@ -2,6 +2,7 @@
 /*
  * doctor_judge - what a judge here would meet: the sandbox, tried with a real program; compilers; room on the disk; the ports.
  */
+#include "roles/box_program.h"
 #include "roles/cli/doctor.h"
 
 #include <errno.h>
@@ -25,28 +26,6 @@
 #define ROOMY_BYTES (1024 * MIB)
 
 /* --- the sandbox -------------------------------------------------------------------------------------------------------- */
-
-static char *find_helper(const char *program)
-{
-	const char *slash = program ? strrchr(program, '/') : NULL;
-	struct str rest = str_from(getenv("PATH")), dir;
-
-	if (slash) {
-		char *path = mem_printf("%.*s/conclave-box", (int)(slash - program), program);
-
-		if (access(path, X_OK) == 0)
-			return path;
-		free(path);
-	}
-	while (str_cut(&rest, ':', &dir)) {
-		char *path = mem_printf(STR_FMT "/conclave-box", STR_ARG(dir));
-
-		if (dir.n && access(path, X_OK) == 0)
-			return path;
-		free(path);
-	}
-	return NULL;
-}
 
 struct trial {
 	bool over, fine;
@@ -129,7 +108,7 @@ static void try_sandbox(struct doctor *d, const char *helper)
 
 void doctor_sandbox(struct doctor *d)
 {
-	char *helper cleanup(mem_freep) = find_helper(doctor_cli(d)->env->program);
+	char *helper cleanup(mem_freep) = box_program_find(doctor_cli(d)->env->program);
 
 	if (!helper) {
 		doctor_add(d, FINDING_FAIL,

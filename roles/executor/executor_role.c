@@ -24,6 +24,7 @@
 #include "reactor/base/mem.h"
 #include "reactor/loop.h"
 #include "reactor/timer.h"
+#include "roles/box_program.h"
 #include "roles/executor/executor.h"
 #include "roles/executor/probe.h"
 #include "roles/languages.h"
@@ -68,44 +69,13 @@ static unsigned processors(void)
 	return CPU_COUNT(&set) < (int)BOX_SLOTS_MAX ? (unsigned)CPU_COUNT(&set) : BOX_SLOTS_MAX;
 }
 
-static bool is_program(const char *path)
-{
-	return access(path, X_OK) == 0;
-}
-
-/* Beside our own program, then in $PATH. NULL when nowhere. */
-static char *find_helper(const char *program)
-{
-	const char *slash = program ? strrchr(program, '/') : NULL;
-	struct str rest = str_from(getenv("PATH")), dir;
-
-	if (slash) {
-		char *path = mem_printf("%.*s/conclave-box", (int)(slash - program), program);
-
-		if (is_program(path))
-			return path;
-		free(path);
-	}
-	while (str_cut(&rest, ':', &dir)) {
-		char *path;
-
-		if (!dir.n || dir.p[0] != '/')
-			continue;
-		path = mem_printf(STR_FMT "/conclave-box", STR_ARG(dir));
-		if (is_program(path))
-			return path;
-		free(path);
-	}
-	return NULL;
-}
-
 static int open_box(struct executor_state *s, const struct role_env *env)
 {
 	const char *kind = cfg_str(env->cfg, OPT_executor_box);
 	const char *helper_set = cfg_str(env->cfg, OPT_executor_helper);
 	const struct box_ops *ops = box_find(strcmp(kind, "auto") == 0 ? "ns" : kind);
 	char *helper cleanup(mem_freep) =
-		*helper_set ? mem_strdup(helper_set) : find_helper(env->program);
+		*helper_set ? mem_strdup(helper_set) : box_program_find(env->program);
 	char *why cleanup(mem_freep) = NULL;
 	char quoted[LOG_QUOTE_MAX];
 	struct box_options options = {

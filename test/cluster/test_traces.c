@@ -147,6 +147,17 @@ static struct id add(struct world *w, const char *to)
 	return id;
 }
 
+static struct id add_urgent(struct world *w)
+{
+	struct id id = id_make(++w->ids, 9);
+	struct msg_add_request r = {
+		.id = id, .language = STR("raw"), .priority = 5, .doc = {.text = STR("{}")}};
+
+	say(w, "j1", RPC_add, &r, 0);
+	run_ms(w, 5);
+	return id;
+}
+
 static const struct msg_register_reply *enroll(
 	struct world *w, const char *to, const char *name, int64_t base)
 {
@@ -560,18 +571,7 @@ static void l11_a_lone_task_waits_for_an_empty_executor_and_gets_one(void **stat
 
 	enroll(w, "j1", "e", 1); /* lone is back, counted */
 	enroll(w, "j1", "f", 0);
-	/* an urgent task goes first, so that the executor is busy */
-	{
-		struct id id = id_make(++w->ids, 9);
-		struct msg_add_request r = {.id = id,
-			.language = STR("raw"),
-			.priority = 5,
-			.doc = {.text = STR("{}")}};
-
-		say(w, "j1", RPC_add, &r, 0);
-		run_ms(w, 5);
-		busy = id;
-	}
+	busy = add_urgent(w); /* it goes first, so that the executor is busy */
 	s = report(w, "j1", words(&x, 2, 1, 0, 1));
 	answer_is(s, false, 0, 0, 1);
 	assert_true(id_eq(&assigned(s)->id, &busy));
@@ -684,17 +684,6 @@ static void a_duty_the_store_could_not_do_is_done_later(void **state)
 	assert_true(losses > 1);
 	task_is(w, id, "retrying", 1, 1);
 	w->stores[0]->ops = &store_memory;
-}
-
-static struct id add_urgent(struct world *w)
-{
-	struct id id = id_make(++w->ids, 9);
-	struct msg_add_request r = {
-		.id = id, .language = STR("raw"), .priority = 5, .doc = {.text = STR("{}")}};
-
-	say(w, "j1", RPC_add, &r, 0);
-	run_ms(w, 5);
-	return id;
 }
 
 static void an_executor_is_drained_for_a_lone_task(void **state)
