@@ -98,6 +98,7 @@ struct visit {
 		struct msg_executors_request executors;
 		struct msg_judicators_request judicators;
 		struct msg_ping_request ping;
+		struct msg_stats_request stats;
 	} request;
 	struct msg_get_item item;
 	char texts[5][65]; /* query parameters that the request points at */
@@ -268,6 +269,7 @@ void lists_on_executors(const struct route_match *match, struct http_request *ht
 void lists_on_judicators(const struct route_match *match, struct http_request *http);
 void lists_on_languages(const struct route_match *match, struct http_request *http);
 void lists_on_health(const struct route_match *match, struct http_request *http);
+void lists_on_stats(const struct route_match *match, struct http_request *http);
 void lists_on_root(const struct route_match *match, struct http_request *http);
 
 /* --- view.c --------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lists - what else people and programs look at: executors, judicators, languages, health. Each is one question to a judicator
+ * lists - what else people and programs look at: executors, judicators, languages, the last hour, health. Each is one question to a judicator
  * and its answer in other words; a row of `lists` says which question and who words it.
  */
 #include "roles/gateway/gateway_int.h"
@@ -155,9 +155,64 @@ static void write_health(struct visit *v, const void *data, struct json_writer *
 	write_int(w, "waiting", v->g->waiters.count);
 }
 
+/* --- the last hour ------------------------------------------------------------------------------------------------------ */
+
+static const struct {
+	const char *name;
+	size_t offset;
+} series[] = {
+	{"accepted", offsetof(struct msg_stats_minute, accepted)},
+	{"added", offsetof(struct msg_stats_minute, added)},
+	{"done", offsetof(struct msg_stats_minute, done)},
+	{"pending", offsetof(struct msg_stats_minute, pending)},
+	{"running", offsetof(struct msg_stats_minute, running)},
+};
+
+/* What is not known is null. */
+static void write_series(const struct msg_stats_reply *reply, size_t offset, struct json_writer *w)
+{
+	json_begin_array(w);
+	for (size_t i = 0; i < reply->minutes.count; i++) {
+		const char *minute =
+			(const char *)codec_item(reply->minutes, struct msg_stats_minute, i);
+		int64_t value;
+
+		memcpy(&value, minute + offset, sizeof(value));
+		if (value < 0)
+			json_null(w);
+		else
+			json_int(w, value);
+	}
+	json_end_array(w);
+}
+
+static void write_stats(struct visit *v, const void *data, struct json_writer *w)
+{
+	const struct msg_stats_reply *reply = data;
+
+	view_time(w, "time", reply->time_us);
+	view_time(w, "start", reply->start_us);
+	write_int(w, "step_s", 60);
+	for (size_t i = 0; i < ARRAY_SIZE(series); i++) {
+		json_key(w, series[i].name);
+		write_series(reply, series[i].offset, w);
+	}
+	json_key(w, "now");
+	json_begin_object(w);
+	write_int(w, "pending", reply->pending);
+	write_int(w, "running", reply->running);
+	write_int(w, "slots", reply->slots);
+	json_key(w, "executors");
+	json_begin_object(w);
+	write_int(w, "alive", reply->alive);
+	write_int(w, "dead", reply->dead);
+	json_end_object(w);
+	json_end_object(w);
+}
+
 /* --- the rows ---------------------------------------------------------------------------------------------------------- */
 
-enum list_kind { LIST_EXECUTORS, LIST_HEALTH, LIST_JUDICATORS, LIST_LANGUAGES };
+enum list_kind { LIST_EXECUTORS, LIST_HEALTH, LIST_JUDICATORS, LIST_LANGUAGES, LIST_STATS };
 
 static const struct {
 	enum rpc_method method;
@@ -168,6 +223,7 @@ static const struct {
 	[LIST_HEALTH] = {RPC_ping, HEALTH_BUDGET_US, write_health},
 	[LIST_JUDICATORS] = {RPC_judicators, READ_BUDGET_US, write_judicators},
 	[LIST_LANGUAGES] = {RPC_executors, READ_BUDGET_US, write_languages},
+	[LIST_STATS] = {RPC_stats, READ_BUDGET_US, write_stats},
 };
 
 static void on_listed(void *arg, struct rpc_answer *answer)
@@ -225,6 +281,11 @@ void lists_on_languages(const struct route_match *match, struct http_request *ht
 void lists_on_health(const struct route_match *match, struct http_request *http)
 {
 	list_start(match, http, LIST_HEALTH);
+}
+
+void lists_on_stats(const struct route_match *match, struct http_request *http)
+{
+	list_start(match, http, LIST_STATS);
 }
 
 void lists_on_root(const struct route_match *match, struct http_request *http)

@@ -74,6 +74,7 @@ static const struct param_row {
 #define TEXT "{\"type\":\"string\"}"
 #define TEXT_OR_NULL "{\"type\":[\"string\",\"null\"]}"
 #define COUNT "{\"type\":\"integer\",\"minimum\":0}"
+#define LEVELS "{\"type\":\"array\",\"items\":{\"type\":[\"integer\",\"null\"],\"minimum\":0}}"
 #define TRUTH "{\"type\":\"boolean\"}"
 #define TIME "{\"type\":[\"string\",\"null\"],\"format\":\"date-time\"}"
 #define ANY "{}"
@@ -118,6 +119,22 @@ static const struct member_row {
 	{"problem", "code", REF("problem_code"), "Stable."},
 	{"problem", "detail", TEXT, "What would be right."},
 	{"problem", "pointer", TEXT, "Into the body (RFC 6901); empty = the whole."},
+	{"stats", "time", TIME, "Now."},
+	{"stats", "start", TIME, "When the first minute began."},
+	{"stats", "step_s", COUNT, "60"},
+	{"stats", "accepted", LIST_OF(COUNT),
+		"Tasks accepted, of 60 minutes, the running one last."},
+	{"stats", "added", LIST_OF(COUNT), "Tasks added."},
+	{"stats", "done", LIST_OF(COUNT), "Tasks that became done, cancelled ones too."},
+	{"stats", "pending", LEVELS, "Tasks waiting at the end of each minute; null: not known."},
+	{"stats", "running", LEVELS, "Tasks held by executors, likewise."},
+	{"stats", "now", REF("stats_now"), "How it is now."},
+	{"stats_now", "pending", COUNT, "Tasks that wait for an executor."},
+	{"stats_now", "running", COUNT, "Tasks held by executors."},
+	{"stats_now", "slots", COUNT, "Tasks that the living executors run at the same time."},
+	{"stats_now", "executors", REF("stats_executors"), "How many."},
+	{"stats_executors", "alive", COUNT, "Executors that report."},
+	{"stats_executors", "dead", COUNT, "Declared dead, soon hidden."},
 	{"task_page", "tasks", LIST_OF(REF("task_view")), "Without results."},
 	{"task_page", "next", TEXT_OR_NULL, "`after` of the next page; null at the end."},
 	{"task_view", "id", "{\"type\":\"string\",\"pattern\":\"^[0-9a-f]{24}$\"}", "The task."},

@@ -156,6 +156,22 @@ static void on_counted(void *arg, enum store_status status, int64_t pending)
 	ask_finish(a, status == STORE_OK ? STORE_E_FAILED : status);
 }
 
+static void on_summed(void *arg, enum store_status status, const struct msg_stats_reply *reply)
+{
+	struct ask *a = arg;
+
+	if (a->call && status == STORE_OK)
+		rpc_call_reply(take_ptr(&a->call), reply);
+	ask_finish(a, status);
+}
+
+static void on_stats(void *arg, struct rpc_call *call)
+{
+	struct judicator *j = arg;
+
+	j->store->ops->stats(j->store, on_summed, ask_new(j, call));
+}
+
 static void on_ping(void *arg, struct rpc_call *call)
 {
 	struct judicator *j = arg;
@@ -189,7 +205,6 @@ static struct msg_executor_view executor_view(
 	if (k) {
 		view = *k->view;
 		view.seen_us = k->seen_us;
-		view.slots = k->slots;
 		view.vacant = k->vacant;
 	}
 	view.name = str_from(e->name);
@@ -197,6 +212,7 @@ static struct msg_executor_view executor_view(
 	view.seq = e->last_seq;
 	view.dead = e->dead;
 	view.running = e->owned;
+	view.slots = e->slots;
 	return view;
 }
 
@@ -237,6 +253,7 @@ static rpc_handler_fn *const handlers[RPC_METHOD_N] = {
 	[RPC_register] = polls_on_register,
 	[RPC_report] = polls_on_report,
 	[RPC_search] = on_search,
+	[RPC_stats] = on_stats,
 };
 
 /* --- changes in the store ------------------------------------------------------------------------------------------ */

@@ -37,7 +37,7 @@ struct ask {
 struct known {
 	char *name;
 	int64_t seen_us; /* wall */
-	int64_t epoch, slots, running, vacant;
+	int64_t epoch, running, vacant;
 	struct record *record;          /* owns view */
 	struct msg_executor_view *view; /* languages, isolation, version, toolchains */
 };

@@ -293,7 +293,6 @@ static void known_update(struct judicator *j, struct rpc_call *call)
 		map_set(&j->known, r->executor, k);
 	}
 	k->seen_us = loop_wall_us(j->loop);
-	k->slots = r->slots;
 	k->vacant = r->vacant;
 	k->running = (int64_t)r->executing.count;
 	/* Only a new epoch's first reports are kept whole: what is for people does not change within one. */

@@ -1097,6 +1097,91 @@ static void changes_are_told(void **state)
 	assert_false(told_language(h, "c"));
 }
 
+/* The sums over the hour: a test may meet the turn of a minute. */
+static struct msg_stats_minute hour_sum(const struct msg_stats_minute minutes[HOUR_MINUTES])
+{
+	struct msg_stats_minute sum = minutes[HOUR_MINUTES - 1];
+
+	for (unsigned i = 0; i < HOUR_MINUTES - 1; i++) {
+		sum.added += minutes[i].added;
+		sum.done += minutes[i].done;
+		sum.accepted += minutes[i].accepted;
+	}
+	return sum;
+}
+
+static void stats_count_what_happened(void **state)
+{
+	struct store_hand *h = *state;
+	struct msg_stats_minute minutes[HOUR_MINUTES], sum;
+	struct says s = says("e", 1, 2, 1, 0, "raw");
+	struct msg_stats_reply r = hour_stats(h, minutes);
+
+	assert_int_equal(r.pending + r.running + r.alive + r.dead + r.slots, 0);
+	assert_int_equal(minutes[0].pending, 0); /* a new store knows that nothing was */
+	add_many(h, 1, 6, "raw");
+	assert_false(add_task(h, &(struct task_words){.n = 1}).created); /* not counted */
+	enroll(h, "e", 0);
+	enroll(h, "f", 0);
+	s.r.slots = 4;
+	s.r.seq = 1;
+	s.r.vacant = 4;
+	report(h, s);
+	s.r.seq = 2;
+	s.r.vacant = 0;
+	says_complete(&s, 1, 1, "success", "accepted", "{}");
+	says_complete(&s, 2, 1, "success", "wrong_answer", "{}");
+	says_complete(&s, 3, 1, "success", "accepted", "{}");
+	s = says_running(s, 4, 1, "running", 0);
+	report(h, s);
+	cancel(h, 5);
+	r = hour_stats(h, minutes);
+	sum = hour_sum(minutes);
+	assert_int_equal(sum.added, 6);
+	assert_int_equal(sum.done, 4);
+	assert_int_equal(sum.accepted, 2);
+	assert_int_equal(sum.pending, 1);
+	assert_int_equal(sum.running, 1);
+	assert_int_equal(r.pending, 1);
+	assert_int_equal(r.running, 1);
+	assert_int_equal(r.alive, 2);
+	assert_int_equal(r.dead, 0);
+	assert_int_equal(r.slots, 4);
+	assert_int_equal(r.start_us % (60 * US_PER_S), 0);
+	assert_true(r.time_us - r.start_us >= 59 * 60 * US_PER_S);
+	assert_true(r.time_us - r.start_us < 60 * 60 * US_PER_S);
+	lose(h, "e", 1, 2); /* its task waits again, and its slots are gone */
+	r = hour_stats(h, minutes);
+	assert_int_equal(r.pending, 2);
+	assert_int_equal(r.running, 0);
+	assert_int_equal(r.alive, 1);
+	assert_int_equal(r.dead, 1);
+	assert_int_equal(r.slots, 0);
+	drop(h, "e");
+	assert_int_equal(hour_stats(h, minutes).dead, 0);
+	assert_int_equal(hour_sum(minutes).done, 4);
+	assert_int_equal(minutes[0].pending, 0);
+	assert_int_equal(minutes[0].running, 0);
+}
+
+static void the_list_has_the_slots_that_were_said(void **state)
+{
+	struct store_hand *h = *state;
+	struct says s = says("e", 1, 1, 0, 0, "raw");
+
+	enroll(h, "e", 0);
+	s.r.slots = 3;
+	report(h, s);
+	list_executors(h, false);
+	assert_int_equal(h->executors[0].slots, 3);
+	s.r.seq = 2;
+	s.r.slots = 2;
+	report(h, s);
+	list_executors(h, false);
+	assert_int_equal(h->executors[0].slots, 2);
+	assert_int_equal(h->executors[0].last_seq, 2);
+}
+
 static void a_language_is_told_once_for_each_task_queued(void **state)
 {
 	struct store_hand *h = *state;
@@ -1285,6 +1370,8 @@ static const struct {
 	PROMISE(pending_counts_what_waits),
 	PROMISE(changes_are_told),
 	PROMISE(a_language_is_told_once_for_each_task_queued),
+	PROMISE(stats_count_what_happened),
+	PROMISE(the_list_has_the_slots_that_were_said),
 	PROMISE(each_end_of_a_task_is_logged_once),
 	PROMISE(closing_answers_what_was_called),
 	PROMISE(closing_from_a_callback),

@@ -156,6 +156,71 @@ static void reopening_keeps_everything(void **state)
 	assert_int_equal(h->n_found, 1);
 }
 
+static void the_hour_survives_a_restart(void **state)
+{
+	struct store_hand *h = *state;
+	struct msg_stats_minute before[HOUR_MINUTES], after[HOUR_MINUTES];
+	struct says s = says("e", 1, 1, 0, 2, "raw");
+	struct msg_stats_reply was, is;
+
+	add_many(h, 1, 3, "raw");
+	enroll(h, "e", 0);
+	s.r.slots = 2;
+	report(h, s);
+	cancel(h, 3);
+	was = hour_stats(h, before);
+	reopen(h);
+	is = hour_stats(h, after);
+	assert_int_equal(is.pending, was.pending);
+	assert_int_equal(is.running, 2);
+	assert_int_equal(is.slots, 2);
+	if (is.start_us == was.start_us)
+		assert_memory_equal(before, after, sizeof(before));
+	/* A minute of a quarter of an hour ago, when more was waiting; between it and the running one nothing changed. */
+	store_hand_close(h);
+	run_sql(h, "DELETE FROM hour");
+	run_sql(h, "INSERT INTO hour SELECT (unixepoch() / 60 - 15) % 60,"
+		   " (unixepoch() / 60 - 15) * 60000000, 7, 6, 5, 4, 3, -1, -1");
+	reopen(h);
+	is = hour_stats(h, after);
+	for (unsigned i = 0, found = 0; i < HOUR_MINUTES; i++) {
+		if (after[i].added == 7) {
+			found = i;
+			assert_in_range(i, HOUR_MINUTES - 17, HOUR_MINUTES - 16);
+			assert_int_equal(after[i].done, 6);
+			assert_int_equal(after[i].accepted, 5);
+			assert_int_equal(after[i].pending, 4);
+			assert_int_equal(after[i].running, 3);
+		} else {
+			assert_int_equal(after[i].added, 0);
+			assert_int_equal(after[i].pending, found ? 0 : HOUR_UNKNOWN);
+			assert_int_equal(after[i].running, found ? 2 : HOUR_UNKNOWN);
+		}
+	}
+	assert_int_equal(after[HOUR_MINUTES - 1].running, 2);
+}
+
+/* A file of the first schema keeps its tasks; what was before is not known. */
+static void an_old_file_is_upgraded(void **state)
+{
+	struct store_hand *h = *state;
+	struct msg_stats_minute minutes[HOUR_MINUTES];
+
+	add_many(h, 1, 2, "raw");
+	enroll(h, "e", 0);
+	store_hand_close(h);
+	run_sql(h, "DROP TABLE hour");
+	run_sql(h, "ALTER TABLE executor DROP COLUMN slots");
+	run_sql(h, "PRAGMA user_version = 1");
+	reopen(h);
+	assert_int_equal(hour_stats(h, minutes).pending, 2);
+	assert_int_equal(minutes[HOUR_MINUTES - 1].pending, 2);
+	assert_int_equal(minutes[0].pending, HOUR_UNKNOWN);
+	assert_int_equal(minutes[0].running, HOUR_UNKNOWN);
+	assert_int_equal(report(h, says("e", 1, 1, 0, 2, "raw")).n_assign, 2);
+	assert_int_equal(hour_stats(h, minutes).running, 2);
+}
+
 static void last_seq_starts_anew_after_a_restart(void **state)
 {
 	struct store_hand *h = *state;
@@ -634,7 +699,7 @@ static void a_newer_file_is_left_alone(void **state)
 	run_sql(h, "PRAGMA user_version = 99");
 	assert_int_equal(store_hand_open(h), -ENOTSUP);
 	assert_non_null(strstr(h->logged, "newer program (schema 99"));
-	run_sql(h, "PRAGMA user_version = 1");
+	run_sql(h, "PRAGMA user_version = 2");
 	reopen(h);
 }
 
@@ -737,7 +802,7 @@ static void the_file_is_as_designed(void **state)
 	assert_int_equal(ask(h, "SELECT page_size FROM pragma_page_size"), 8192);
 	assert_int_equal(ask(h, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
 	assert_int_equal(ask(h, "SELECT application_id FROM pragma_application_id"), 0x436e636c);
-	assert_int_equal(ask(h, "SELECT user_version FROM pragma_user_version"), 1);
+	assert_int_equal(ask(h, "SELECT user_version FROM pragma_user_version"), 2);
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		char *path cleanup(mem_freep) = path_of(h, files[i]);
 		struct stat st;
@@ -1031,6 +1096,8 @@ int main(void)
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(reopening_keeps_everything),
+		TEST(the_hour_survives_a_restart),
+		TEST(an_old_file_is_upgraded),
 		TEST(last_seq_starts_anew_after_a_restart),
 		TEST(add_time_goes_on_where_it_was),
 		TEST(the_last_ends_are_logged_again),

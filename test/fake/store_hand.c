@@ -629,6 +629,34 @@ int64_t pending(struct store_hand *h)
 	return c.pending;
 }
 
+struct summing {
+	struct msg_stats_reply reply;
+	struct msg_stats_minute *minutes;
+	unsigned waiting;
+};
+
+static void on_summed(void *arg, enum store_status status, const struct msg_stats_reply *reply)
+{
+	struct summing *s = arg;
+
+	assert_int_equal(status, STORE_OK);
+	assert_int_equal(reply->minutes.count, HOUR_MINUTES);
+	memcpy(s->minutes, reply->minutes.items, HOUR_MINUTES * sizeof(*s->minutes));
+	s->reply = *reply;
+	s->reply.minutes.items = s->minutes;
+	s->waiting--;
+}
+
+struct msg_stats_reply hour_stats(
+	struct store_hand *h, struct msg_stats_minute minutes[HOUR_MINUTES])
+{
+	struct summing s = {.minutes = minutes, .waiting = 1};
+
+	h->store->ops->stats(h->store, on_summed, &s);
+	wait_zero(h, &s.waiting);
+	return s.reply;
+}
+
 /* --- who was told --- */
 
 void told_reset(struct store_hand *h)

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "roles/judicator/store/hour.h"
 #include "roles/judicator/store/store.h"
 
 #define HAND_LIST_MAX 64
@@ -158,6 +159,9 @@ struct search_words {
 /* Appends to h->found; the page's size to h->page, where the next begins to h->next. */
 enum store_status search(struct store_hand *h, const struct search_words *words, const char *after);
 int64_t pending(struct store_hand *h);
+/* The last hour; its minutes stand in *minutes. */
+struct msg_stats_reply hour_stats(
+	struct store_hand *h, struct msg_stats_minute minutes[HOUR_MINUTES]);
 
 /* --- who was told --- */
 void told_reset(struct store_hand *h);

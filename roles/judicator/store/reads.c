@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What readers are shown: tasks by id and by condition, and the executors. Written once over rows, like the rules, and never writing.
+ * What readers are shown: tasks by id and by condition, and the executors; the last hour. Written once over rows, like the rules, and never writing.
  *
  * The state of a task, as readers compare it, is "STATUS.ATTEMPT.CASE": every change that a reader could see moves one of the three
  * (a result, a verdict and a message come with a done status, which is final).
@@ -232,6 +232,7 @@ static void on_executor(void *arg, const struct rows_executor *row, int64_t owne
 		.last_seq = row->last_seq,
 		.dead = row->dead,
 		.hidden = row->hidden,
+		.slots = row->slots,
 		.owned = owned,
 	};
 	memcpy(e->name, row->name, sizeof(e->name));
@@ -251,4 +252,38 @@ int reads_executors(struct rules *r, bool hidden_too, struct store_executor **li
 	}
 	free(l.items);
 	return err < 0 ? err : STORE_OK;
+}
+
+/* --- the last hour --- */
+
+int reads_stats(struct rules *r, struct msg_stats_reply *reply)
+{
+	struct hour_minute minutes[HOUR_MINUTES];
+	struct msg_stats_minute *items =
+		record_alloc(r->arena, HOUR_MINUTES * sizeof(struct msg_stats_minute));
+	struct rows_executors sum;
+	int err = r->rows->ops->executors_sum(r->rows, &sum);
+
+	if (err < 0)
+		return err;
+	hour_read(&r->rows->hour, r->now_us, minutes);
+	for (unsigned i = 0; i < HOUR_MINUTES; i++)
+		items[i] = (struct msg_stats_minute){
+			.added = minutes[i].added,
+			.done = minutes[i].done,
+			.accepted = minutes[i].accepted,
+			.pending = minutes[i].last.queued,
+			.running = minutes[i].last.owned,
+		};
+	*reply = (struct msg_stats_reply){
+		.time_us = r->now_us,
+		.start_us = minutes[0].start_us,
+		.minutes = {items, HOUR_MINUTES},
+		.pending = r->rows->hour.now.queued,
+		.running = r->rows->hour.now.owned,
+		.alive = sum.alive,
+		.dead = sum.dead,
+		.slots = sum.slots,
+	};
+	return STORE_OK;
 }

@@ -175,6 +175,20 @@ void rules_changes_deliver(struct rules_changes *changes, const struct store_opt
 
 /* --- writing a task --- */
 
+/* A task is now at t->place; before it was queued, owned, or neither. */
+static void count(struct rules *r, const struct rows_task *t, bool was_queued, bool was_owned)
+{
+	struct hour_change change = {
+		.queued = (t->place == ROWS_QUEUED) - was_queued,
+		.owned = (t->place == ROWS_OWNED) - was_owned,
+		.added = t->place != ROWS_DONE && !was_queued && !was_owned,
+		.done = t->place == ROWS_DONE,
+		.accepted = t->place == ROWS_DONE && t->verdict == VERDICT_ACCEPTED,
+	};
+
+	hour_note(&r->rows->hour, r->now_us, &change);
+}
+
 /* The one way by which a task that exists is written: `from` is where it was. */
 static int task_write(struct rules *r, const struct rows_task *t, enum rows_place from)
 {
@@ -182,7 +196,7 @@ static int task_write(struct rules *r, const struct rows_task *t, enum rows_plac
 
 	if (err < 0)
 		return err;
-	r->rows->queued += (t->place == ROWS_QUEUED) - (from == ROWS_QUEUED);
+	count(r, t, from == ROWS_QUEUED, from == ROWS_OWNED);
 	changed_id(r, &t->id);
 	if (t->place == ROWS_QUEUED)
 		changed_language(r, t->language);
@@ -307,7 +321,7 @@ static int add_new(struct rules *r, const struct msg_add_request *request, struc
 	if (err < 0)
 		return err;
 	r->rows->last_add_us = t.add_us;
-	r->rows->queued++;
+	count(r, &t, false, false);
 	changed_id(r, &t.id);
 	changed_language(r, t.language);
 	reply->status = str_from(task_status_name(t.status));
@@ -436,6 +450,17 @@ int rules_undo(
 }
 
 /* --- report --- */
+
+/* What an executor is seen to be changes rarely: its number of slots once an epoch. */
+static int executor_note(
+	struct rules *r, struct rows_executor *row, const struct msg_report_request *request)
+{
+	row->last_seq = request->seq;
+	if (row->slots == request->slots)
+		return r->rows->ops->executor_seen(r->rows, row);
+	row->slots = request->slots;
+	return r->rows->ops->executor_put(r->rows, row);
+}
 
 struct report {
 	struct rules *r;
@@ -733,8 +758,7 @@ int rules_report(struct rules *r, const struct msg_report_request *request, enum
 	}
 	if (mode == REPORT_FRESH ? request->seq <= row.last_seq : request->seq != row.last_seq)
 		return STORE_STALE;
-	row.last_seq = request->seq;
-	err = r->rows->ops->executor_seen(r->rows, &row);
+	err = executor_note(r, &row, request);
 	if (err >= 0)
 		err = report_steps(&p);
 	rows_list_fini(&p.owned);

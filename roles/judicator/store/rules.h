@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "roles/judicator/store/hour.h"
 #include "roles/judicator/store/store.h"
 #include "rpc/task/verdict.h"
 
@@ -26,6 +27,12 @@ struct rows_executor {
 	char name[STORE_EXECUTOR_MAX + 1];
 	int64_t epoch, last_seq; /* last_seq need not be durable: 0 after a restart */
 	bool dead, hidden;
+	int64_t slots; /* tasks at the same time, as it said last */
+};
+
+struct rows_executors { /* those that are not hidden, together */
+	int64_t alive, dead;
+	int64_t slots; /* of those alive */
 };
 
 struct rows_task {
@@ -81,6 +88,7 @@ struct rows_ops {
 		struct rows *rows, const struct rows_executor *row); /* writes last_seq only */
 	int (*executor_each)(struct rows *rows, bool hidden_too, rows_executor_fn *visit,
 		void *arg); /* by name */
+	int (*executors_sum)(struct rows *rows, struct rows_executors *out);
 	int (*task_get)(
 		struct rows *rows, const struct id *id, struct rows_task *out); /* or NONE */
 	int (*task_add)(
@@ -105,7 +113,8 @@ struct rows_ops {
 struct rows { /* first member of a backend's own structure */
 	const struct rows_ops *ops;
 	int64_t last_add_us; /* of all tasks ever added: the backend fills it when it opens */
-	int64_t queued; /* tasks waiting: likewise; the backend puts it back when it takes an operation back */
+	struct hour
+		hour; /* likewise, for as long as it lives; the backend puts it back when it takes an operation back */
 };
 
 /* What readers and waiting executors must hear of. */
@@ -157,3 +166,4 @@ int reads_search(
 	struct rules *r, const struct msg_search_request *request, struct msg_search_reply *reply);
 /* *list from the arena. */
 int reads_executors(struct rules *r, bool hidden_too, struct store_executor **list, unsigned *n);
+int reads_stats(struct rules *r, struct msg_stats_reply *reply);

@@ -16,7 +16,7 @@
  * readers at once, and costs microseconds instead of a disk's turn. A note is written only where its claim still owns the task, since
  * the same batch may have ended it.
  *
- * Taking back. What SQLite does not know of (queued, last_add_us, seqs, notes) is marked at begin and at each savepoint, and put back.
+ * Taking back. What SQLite does not know of (hour, last_add_us, seqs, notes) is marked at begin and at each savepoint, and put back.
  * A disk that is full or fails may end the whole transaction, not only the savepoint: undo says so and the caller starts again, an
  * operation at a time.
  */
@@ -65,6 +65,15 @@ static const char *const upgrades[] = {
 	"CREATE TABLE label(label TEXT NOT NULL, add_us INTEGER NOT NULL, PRIMARY KEY(label, "
 	"add_us))"
 	" WITHOUT ROWID;",
+	/* struct hour; what was before a file had it is not known */
+	"CREATE TABLE hour("
+	" slot INTEGER PRIMARY KEY, start_us INTEGER NOT NULL, added INTEGER NOT NULL,"
+	" done INTEGER NOT NULL, accepted INTEGER NOT NULL, queued INTEGER NOT NULL,"
+	" owned INTEGER NOT NULL, queued_first INTEGER NOT NULL, owned_first INTEGER NOT NULL);"
+	"INSERT INTO hour SELECT unixepoch() / 60 % 60, unixepoch() / 60 * 60000000, 0, 0, 0,"
+	" (SELECT count(*) FROM task WHERE place = 1), (SELECT count(*) FROM task WHERE place = 2),"
+	" -1, -1 WHERE EXISTS (SELECT 1 FROM task);"
+	"ALTER TABLE executor ADD COLUMN slots INTEGER NOT NULL DEFAULT 0;",
 };
 
 #define VERSION ((int64_t)ARRAY_SIZE(upgrades))
@@ -87,6 +96,9 @@ enum sql {
 	SQL_EXECUTOR_GET,
 	SQL_EXECUTOR_PUT,
 	SQL_EXECUTOR_EACH,
+	SQL_EXECUTORS_SUM,
+	SQL_HOUR_GET,
+	SQL_HOUR_PUT,
 	SQL_TASK_GET,
 	SQL_TASK_ADD,
 	SQL_TASK_PUT,
@@ -120,14 +132,24 @@ static const char *const sqls[SQL_N] = {
 	[SQL_KEEP] = "RELEASE operation",
 	[SQL_UNDO] = "ROLLBACK TO operation",
 	[SQL_SNAPSHOT] = "BEGIN",
-	[SQL_EXECUTOR_GET] = "SELECT name, epoch, dead, hidden FROM executor WHERE name = ?1",
+	[SQL_EXECUTOR_GET] =
+		"SELECT name, epoch, dead, hidden, slots FROM executor WHERE name = ?1",
 	[SQL_EXECUTOR_PUT] =
-		"INSERT INTO executor(name, epoch, dead, hidden) VALUES(?1, ?2, ?3, ?4)"
-		" ON CONFLICT(name) DO UPDATE SET epoch = ?2, dead = ?3, hidden = ?4",
+		"INSERT INTO executor(name, epoch, dead, hidden, slots) VALUES(?1, ?2, ?3, ?4, ?5)"
+		" ON CONFLICT(name) DO UPDATE SET epoch = ?2, dead = ?3, hidden = ?4, slots = ?5",
 	[SQL_EXECUTOR_EACH] =
-		"SELECT name, epoch, dead, hidden, (SELECT count(*) FROM task t"
+		"SELECT name, epoch, dead, hidden, slots, (SELECT count(*) FROM task t"
 		" INDEXED BY task_owner WHERE t.place = 2 AND t.executor = e.name)"
 		" FROM executor e WHERE name > '' AND (?1 OR hidden = 0) ORDER BY name",
+	[SQL_EXECUTORS_SUM] = "SELECT ifnull(sum(dead = 0), 0), ifnull(sum(dead <> 0), 0), "
+			      "ifnull(sum(iif(dead, 0,"
+			      " slots)), 0) FROM executor WHERE name > '' AND hidden = 0",
+	[SQL_HOUR_GET] = "SELECT start_us, added, done, accepted, queued, owned, queued_first,"
+			 " owned_first FROM hour WHERE slot >= 0",
+	[SQL_HOUR_PUT] =
+		"INSERT OR REPLACE INTO hour(slot, start_us, added, done, accepted, queued,"
+		" owned, queued_first, owned_first)"
+		" VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
 	[SQL_TASK_GET] = TASK("WHERE t.id = ?1"),
 	[SQL_TASK_ADD] =
 		"INSERT INTO task(add_us, id, language, user, priority, place, status, verdict,"
@@ -191,7 +213,7 @@ struct note { /* progress of a claim */
 };
 
 struct mark {
-	int64_t queued, last_add_us;
+	int64_t last_add_us;
 	size_t n_undos, n_notes;
 };
 
@@ -209,7 +231,8 @@ struct sqlite_rows {
 	struct note *notes;
 	size_t cap_undos, cap_notes;
 	struct mark now, begun, saved; /* now: only the two counts are kept up */
-	int changes_begun;             /* sqlite3_total_changes() at begin */
+	struct hour hour_begun, hour_saved;
+	int changes_begun; /* sqlite3_total_changes() at begin */
 };
 
 static struct sqlite_rows *self(struct rows *rows)
@@ -351,6 +374,7 @@ static void executor_read(struct sqlite_rows *s, sqlite3_stmt *stmt, struct rows
 		.epoch = sqlite3_column_int64(stmt, 1),
 		.dead = sqlite3_column_int(stmt, 2),
 		.hidden = sqlite3_column_int(stmt, 3),
+		.slots = sqlite3_column_int64(stmt, 4),
 	};
 	column_text(stmt, 0, out->name, sizeof(out->name));
 	out->last_seq = seq_get(s, out->name);
@@ -379,6 +403,7 @@ static int sql_executor_put(struct rows *rows, const struct rows_executor *row)
 	sqlite3_bind_int64(stmt, 2, row->epoch);
 	sqlite3_bind_int(stmt, 3, row->dead);
 	sqlite3_bind_int(stmt, 4, row->hidden);
+	sqlite3_bind_int64(stmt, 5, row->slots);
 	seq_set(s, row->name, row->last_seq);
 	return run(s, SQL_EXECUTOR_PUT);
 }
@@ -400,11 +425,28 @@ static int sql_executor_each(struct rows *rows, bool hidden_too, rows_executor_f
 		struct rows_executor row;
 
 		executor_read(s, stmt, &row);
-		visit(arg, &row, sqlite3_column_int64(stmt, 4));
+		visit(arg, &row, sqlite3_column_int64(stmt, 5));
 	}
 	err = code == SQLITE_DONE ? 0 : failed(s, "executors");
 	sqlite3_reset(stmt);
 	return err;
+}
+
+static int sql_executors_sum(struct rows *rows, struct rows_executors *out)
+{
+	struct sqlite_rows *s = self(rows);
+	sqlite3_stmt *stmt = s->stmts[SQL_EXECUTORS_SUM];
+	int err = step_one(s, SQL_EXECUTORS_SUM);
+
+	if (err)
+		return err;
+	*out = (struct rows_executors){
+		.alive = sqlite3_column_int64(stmt, 0),
+		.dead = sqlite3_column_int64(stmt, 1),
+		.slots = sqlite3_column_int64(stmt, 2),
+	};
+	reset(s, SQL_EXECUTORS_SUM);
+	return 0;
 }
 
 /* --- tasks --- */
@@ -668,6 +710,7 @@ static const struct rows_ops sqlite_rows_ops = {
 	.executor_put = sql_executor_put,
 	.executor_seen = sql_executor_seen,
 	.executor_each = sql_executor_each,
+	.executors_sum = sql_executors_sum,
 	.task_get = sql_task_get,
 	.task_add = sql_task_add,
 	.task_put = sql_task_put,
@@ -682,14 +725,14 @@ static const struct rows_ops sqlite_rows_ops = {
 
 /* --- transactions --- */
 
-static void mark_set(struct sqlite_rows *s, struct mark *mark)
+static void mark_set(struct sqlite_rows *s, struct mark *mark, struct hour *hour)
 {
 	*mark = s->now;
-	mark->queued = s->rows.queued;
 	mark->last_add_us = s->rows.last_add_us;
+	*hour = s->rows.hour;
 }
 
-static void mark_restore(struct sqlite_rows *s, const struct mark *mark)
+static void mark_restore(struct sqlite_rows *s, const struct mark *mark, const struct hour *hour)
 {
 	while (s->now.n_undos > mark->n_undos) {
 		const struct seq_undo *undo = &s->undos[--s->now.n_undos];
@@ -697,21 +740,68 @@ static void mark_restore(struct sqlite_rows *s, const struct mark *mark)
 		undo->seq->last = undo->was;
 	}
 	s->now.n_notes = mark->n_notes;
-	s->rows.queued = mark->queued;
 	s->rows.last_add_us = mark->last_add_us;
+	s->rows.hour = *hour;
+}
+
+static int minute_put(struct sqlite_rows *s, const struct hour_minute *m)
+{
+	const int64_t columns[] = {hour_slot(m->start_us), m->start_us, m->added, m->done,
+		m->accepted, m->last.queued, m->last.owned, m->first.queued, m->first.owned};
+
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		sqlite3_bind_int64(s->stmts[SQL_HOUR_PUT], (int)i + 1, columns[i]);
+	return run(s, SQL_HOUR_PUT);
+}
+
+/* The minutes that have changed since the transaction began: one row, or two at the turn of a minute. */
+static int hour_put(struct sqlite_rows *s)
+{
+	int err = 0;
+
+	for (unsigned i = 0; err >= 0 && i < HOUR_MINUTES; i++) {
+		const struct hour_minute *m = &s->rows.hour.minutes[i];
+
+		if (memcmp(m, &s->hour_begun.minutes[i], sizeof(*m)) != 0)
+			err = minute_put(s, m);
+	}
+	return err;
+}
+
+static int hour_get(struct sqlite_rows *s)
+{
+	sqlite3_stmt *stmt = s->stmts[SQL_HOUR_GET];
+	int code;
+
+	while ((code = sqlite3_step(stmt)) == SQLITE_ROW) {
+		int64_t start_us = sqlite3_column_int64(stmt, 0);
+
+		if (start_us <= 0)
+			continue;
+		s->rows.hour.minutes[hour_slot(start_us)] = (struct hour_minute){
+			.start_us = start_us,
+			.added = sqlite3_column_int64(stmt, 1),
+			.done = sqlite3_column_int64(stmt, 2),
+			.accepted = sqlite3_column_int64(stmt, 3),
+			.last = {sqlite3_column_int64(stmt, 4), sqlite3_column_int64(stmt, 5)},
+			.first = {sqlite3_column_int64(stmt, 6), sqlite3_column_int64(stmt, 7)},
+		};
+	}
+	sqlite3_reset(stmt);
+	return code == SQLITE_DONE ? 0 : failed(s, "hour");
 }
 
 int sqlite_rows_begin(struct sqlite_rows *s)
 {
 	s->now.n_undos = s->now.n_notes = 0;
-	mark_set(s, &s->begun);
+	mark_set(s, &s->begun, &s->hour_begun);
 	s->changes_begun = sqlite3_total_changes(s->db);
 	return run(s, SQL_BEGIN);
 }
 
 int sqlite_rows_save(struct sqlite_rows *s)
 {
-	mark_set(s, &s->saved);
+	mark_set(s, &s->saved, &s->hour_saved);
 	return run(s, SQL_SAVE);
 }
 
@@ -724,7 +814,7 @@ int sqlite_rows_undo(struct sqlite_rows *s)
 {
 	int err;
 
-	mark_restore(s, &s->saved);
+	mark_restore(s, &s->saved, &s->hour_saved);
 	if (sqlite3_get_autocommit(s->db))
 		return -EIO; /* the words are those of the error that ended it */
 	err = run(s, SQL_UNDO);
@@ -754,6 +844,8 @@ int sqlite_rows_commit(struct sqlite_rows *s, enum sqlite_commit *kind)
 	bool has_written = sqlite3_total_changes(s->db) != s->changes_begun;
 	int err = has_written ? notes_write(s) : 0;
 
+	if (err >= 0 && has_written)
+		err = hour_put(s);
 	*kind = has_written ? SQLITE_COMMIT_DURABLE : SQLITE_COMMIT_NONE;
 	if (err >= 0)
 		err = run(s, SQL_COMMIT);
@@ -768,7 +860,7 @@ void sqlite_rows_abort(struct sqlite_rows *s)
 {
 	char error[SQLITE_ROWS_ERROR_MAX];
 
-	mark_restore(s, &s->begun);
+	mark_restore(s, &s->begun, &s->hour_begun);
 	if (sqlite3_get_autocommit(s->db))
 		return;
 	memcpy(error, s->error, sizeof(error));
@@ -882,7 +974,11 @@ static int set_up_writer(struct sqlite_rows *s, const char *path)
 	if (err >= 0)
 		err = ask_number(s,
 			"SELECT count(*) FROM task INDEXED BY task_queue WHERE place = 1",
-			&s->rows.queued);
+			&s->rows.hour.now.queued);
+	if (err >= 0)
+		err = ask_number(s,
+			"SELECT count(*) FROM task INDEXED BY task_owner WHERE place = 2",
+			&s->rows.hour.now.owned);
 	return err;
 }
 
@@ -928,7 +1024,9 @@ static int open_into(struct sqlite_rows *s, const struct sqlite_rows_options *op
 		err = set_up_writer(s, options->path);
 	else
 		err = exec(s, "PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY");
-	return err < 0 ? err : prepare_all(s);
+	if (err >= 0)
+		err = prepare_all(s);
+	return err < 0 || !options->writes ? err : hour_get(s);
 }
 
 int sqlite_rows_open(const struct sqlite_rows_options *options, struct sqlite_rows **out,

@@ -62,6 +62,7 @@ struct store_executor {
 	char name[65];
 	int64_t epoch, last_seq;
 	bool dead, hidden;
+	int64_t slots; /* as it reported last */
 	int64_t owned; /* tasks it holds */
 };
 
@@ -76,6 +77,8 @@ typedef void store_search_fn(
 typedef void store_executors_fn(
 	void *arg, enum store_status status, const struct store_executor *list, unsigned n);
 typedef void store_count_fn(void *arg, enum store_status status, int64_t pending);
+typedef void store_stats_fn(
+	void *arg, enum store_status status, const struct msg_stats_reply *reply);
 
 struct store_ops {
 	const char *name;
@@ -111,6 +114,9 @@ struct store_ops {
 	void (*search)(struct store *store, const struct msg_search_request *request,
 		store_search_fn *cb, void *arg);
 	void (*pending)(struct store *store, store_count_fn *cb, void *arg); /* tasks waiting */
+	/* The last hour by minute, and now: of the store, whoever wrote it, and not of this handle. Costs the same however many tasks
+	 * there are. It survives the process as the tasks do. */
+	void (*stats)(struct store *store, store_stats_fn *cb, void *arg);
 };
 
 #define STORE_REPLY_BYTES                                                                          \

@@ -198,6 +198,21 @@ static int mem_executor_each(struct rows *rows, bool hidden_too, rows_executor_f
 	return 0;
 }
 
+static int mem_executors_sum(struct rows *rows, struct rows_executors *out)
+{
+	*out = (struct rows_executors){0};
+	map_each (it, &data_of(rows)->executors) {
+		const struct mem_executor *e = map_entry_of(it)->value;
+
+		if (e->row.hidden)
+			continue;
+		out->alive += !e->row.dead;
+		out->dead += e->row.dead;
+		out->slots += e->row.dead ? 0 : e->row.slots;
+	}
+	return 0;
+}
+
 /* --- tasks --- */
 
 static struct mem_task *task_find(struct mem_data *d, const struct id *id)
@@ -381,6 +396,7 @@ static const struct rows_ops mem_rows_ops = {
 	.executor_put = mem_executor_put,
 	.executor_seen = mem_executor_seen,
 	.executor_each = mem_executor_each,
+	.executors_sum = mem_executors_sum,
 	.task_get = mem_task_get,
 	.task_add = mem_task_add,
 	.task_put = mem_task_put,

@@ -308,7 +308,7 @@ void verbs_search(struct store *store, const struct msg_search_request *request,
 
 static int run_pending(struct rules *r, struct verb_op *op)
 {
-	op->out.pending = r->rows->queued;
+	op->out.pending = r->rows->hour.now.queued;
 	return STORE_OK;
 }
 
@@ -325,5 +325,26 @@ void verbs_pending(struct store *store, store_count_fn *cb, void *arg)
 	struct verb_op *op = op_new(store, &verb_pending, arg);
 
 	op->cb.count = cb;
+	submit(store, op);
+}
+
+static int run_stats(struct rules *r, struct verb_op *op)
+{
+	return reads_stats(r, &op->out.stats);
+}
+
+static void answer_stats(const struct verb_op *op)
+{
+	op->cb.stats(op->arg, (enum store_status)op->status, &op->out.stats);
+}
+
+static const struct verb verb_stats = {
+	"stats", VERB_OBSERVES, &msg_stats_reply_record, run_stats, answer_stats};
+
+void verbs_stats(struct store *store, store_stats_fn *cb, void *arg)
+{
+	struct verb_op *op = op_new(store, &verb_stats, arg);
+
+	op->cb.stats = cb;
 	submit(store, op);
 }

@@ -17,7 +17,7 @@ struct verb_op;
 enum verb_kind {
 	VERB_WRITES,
 	VERB_READS, /* rows only: may run on another handle */
-	VERB_OBSERVES /* changes nothing, but looks at what only the writing side knows (last_seq, queued) */
+	VERB_OBSERVES /* changes nothing, but looks at what only the writing side knows (last_seq, hour) */
 };
 
 struct verb {
@@ -53,6 +53,7 @@ struct verb_op {
 			unsigned n;
 		} executors;
 		int64_t pending;
+		struct msg_stats_reply stats;
 	} out;
 	/* whom to tell */
 	union {
@@ -64,6 +65,7 @@ struct verb_op {
 		store_search_fn *search;
 		store_executors_fn *executors;
 		store_count_fn *count;
+		store_stats_fn *stats;
 	} cb;
 	void *arg;
 };
@@ -79,7 +81,7 @@ struct verbs {
 #define VERBS_OPS                                                                                  \
 	.add = verbs_add, .cancel = verbs_cancel, .enroll = verbs_enroll, .report = verbs_report,  \
 	.undo = verbs_undo, .lose = verbs_lose, .drop = verbs_drop, .executors = verbs_executors,  \
-	.get = verbs_get, .search = verbs_search, .pending = verbs_pending
+	.get = verbs_get, .search = verbs_search, .pending = verbs_pending, .stats = verbs_stats
 
 /* Runs the op; 0, or the negative errno of a row operation (the op is then reset and marked STORE_E_FAILED). */
 int verb_run(
@@ -107,3 +109,4 @@ void verbs_get(
 void verbs_search(struct store *store, const struct msg_search_request *request,
 	store_search_fn *cb, void *arg);
 void verbs_pending(struct store *store, store_count_fn *cb, void *arg);
+void verbs_stats(struct store *store, store_stats_fn *cb, void *arg);

@@ -867,6 +867,54 @@ static void lists_the_rest(void **state)
 	client_free(c);
 }
 
+static void assert_number(const struct json *node, int64_t value)
+{
+	int64_t n = -1;
+
+	assert_true(json_i64(node, &n));
+	assert_int_equal(n, value);
+}
+
+static void assert_last(struct client *c, const char *name, int64_t value)
+{
+	const struct json *node = member(c, name)->first;
+
+	assert_int_equal(member(c, name)->count, 60);
+	while (node->next)
+		node = node->next;
+	assert_number(node, value);
+}
+
+static void shows_the_last_hour(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c = client_new(f);
+	const struct json *now;
+
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks",
+				 "{\"language\":\"cpp\",\"source\":\"x\",\"user\":\"ann\"}"),
+		201);
+	judge_all(f);
+	assert_int_equal(ask(f, c, "GET", "/api/v1/stats", NULL), 200);
+	assert_number(member(c, "step_s"), 60);
+	assert_int_equal(member(c, "time")->type, JSON_STRING);
+	assert_int_equal(member(c, "start")->type, JSON_STRING);
+	assert_last(c, "added", 1);
+	assert_last(c, "done", 1);
+	assert_last(c, "accepted", 1);
+	assert_last(c, "pending", 0);
+	assert_last(c, "running", 0);
+	assert_number(member(c, "pending")->first, 0);
+	now = member(c, "now");
+	assert_number(json_get(now, "pending"), 0);
+	assert_number(json_get(now, "running"), 0);
+	assert_number(json_get(json_get(now, "executors"), "alive"), 1);
+	assert_number(json_get(json_get(now, "executors"), "dead"), 0);
+	assert_number(json_get(now, "slots"), 4);
+	assert_int_equal(ask(f, c, "GET", "/api/v1/stats?x=1", NULL), 400);
+	client_free(c);
+}
+
 /* --- trouble with judicators -------------------------------------------------------------------------------------------------------- */
 
 static void says_that_nobody_is_there(void **state)
@@ -1279,6 +1327,7 @@ int main(void)
 		with(refuses_bad_requests, setup),
 		with(lists_tasks, setup),
 		with(lists_the_rest, setup),
+		with(shows_the_last_hour, setup),
 		with(says_that_nobody_is_there, setup_alone),
 		with(repeats_an_add_with_the_same_id, setup_alone),
 		with(passes_on_why, setup_alone),

@@ -236,6 +236,7 @@ static void each_route_asks_for_its_roles(void **state)
 		{"GET", "/metrics", NULL, 401, 403, 200, 200},
 		{"GET", "/api/v1/executors", NULL, 401, 200, 200, 200},
 		{"GET", "/api/v1/judicators", NULL, 401, 200, 200, 200},
+		{"GET", "/api/v1/stats", NULL, 401, 200, 200, 200},
 		{"GET", "/api/v1/languages", NULL, 401, 200, 200, 200},
 		{"GET", TASKS_PATH, NULL, 401, 200, 200, 200},
 		{"POST", TASKS_PATH, TASK, 401, 201, 403, 201},
