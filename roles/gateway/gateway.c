@@ -423,6 +423,7 @@ int gateway_new(struct loop *loop, const struct gateway_options *options, struct
 	g->waiting_max = options->waiting_max ? options->waiting_max : WAITING_MAX;
 	list_init(&g->visits);
 	waiters_init(g);
+	done_cache_init(&g->done_cache, options->done_cache);
 	access_init(g);
 	routes_init(g);
 	timer_init(&g->stop_deadline, loop, on_stop_deadline, g);
@@ -489,6 +490,7 @@ void gateway_free(struct gateway *g)
 	defer_cancel(&g->stopped);
 	timer_stop(&g->stop_deadline);
 	waiters_fini(g);
+	done_cache_fini(&g->done_cache);
 	access_fini(g);
 	metrics_fini(g);
 	buf_fini(&g->openapi);

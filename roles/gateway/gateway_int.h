@@ -13,6 +13,7 @@
  *   metrics.c  counters, and the page that shows them
  *   openapi.c  the description of the interface, made of the tables
  *   view.c     a task as JSON for people
+ *   done_cache.c  answers about done tasks, which never change
  */
 #pragma once
 
@@ -272,6 +273,23 @@ void lists_on_health(const struct route_match *match, struct http_request *http)
 void lists_on_stats(const struct route_match *match, struct http_request *http);
 void lists_on_root(const struct route_match *match, struct http_request *http);
 
+/* --- done_cache.c ---------------------------------------------------------------------------------------------- */
+
+struct done_cache {
+	struct map entries;      /* id -> struct done_entry, owned */
+	struct list by_use;      /* the last used first */
+	size_t bytes, bytes_max; /* what the entries cost */
+	uint64_t asked[2];       /* was it there: no, yes */
+};
+
+void done_cache_init(struct done_cache *cache, int64_t bytes_max);
+void done_cache_fini(struct done_cache *cache);
+/* Keeps the answer about a task that is done (another is not kept); both are copied. */
+void done_cache_put(struct done_cache *cache, const struct msg_task_view *task, struct str text);
+/* Borrowed until the next put. The caller looks at who may see it. */
+bool done_cache_get(
+	struct done_cache *cache, const struct id *id, struct str *user, struct str *text);
+
 /* --- view.c --------------------------------------------------------------------------------------------------- */
 
 bool view_is_done(const struct msg_task_view *task);
@@ -312,6 +330,7 @@ struct gateway {
 
 	struct list visits;
 	struct waiters waiters;
+	struct done_cache done_cache;
 
 	bool stopping;
 	struct timer stop_deadline;

@@ -128,6 +128,7 @@ static int start(const struct role_env *env, void **state)
 		.body_max = cfg_int(cfg, OPT_gateway_body_max),
 		.read_timeout_us = cfg_int(cfg, OPT_gateway_read_timeout),
 		.wait_us = cfg_int(cfg, OPT_rpc_wait),
+		.done_cache = cfg_int(cfg, OPT_gateway_done_cache),
 	};
 
 	s->env = *env;

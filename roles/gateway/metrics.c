@@ -160,6 +160,14 @@ static void write_limited(struct page *p)
 		p->g->metrics.limited[METRICS_RATE]);
 }
 
+static void write_done_cache(struct page *p)
+{
+	const struct done_cache *cache = &p->g->done_cache;
+
+	buf_addf(p->out, "%s{result=\"hit\"} %" PRIu64 "\n%s{result=\"miss\"} %" PRIu64 "\n",
+		p->name, cache->asked[1], p->name, cache->asked[0]);
+}
+
 static void write_number(struct page *p, double value)
 {
 	buf_addf(p->out, "%s %.15g\n", p->name, value);
@@ -173,6 +181,11 @@ static void write_waiting(struct page *p)
 static void write_body_bytes(struct page *p)
 {
 	write_number(p, (double)http_server_body_bytes(p->g->server));
+}
+
+static void write_done_cache_bytes(struct page *p)
+{
+	write_number(p, (double)p->g->done_cache.bytes);
 }
 
 static void write_build(struct page *p)
@@ -233,6 +246,10 @@ static const struct {
 		write_adds},
 	{"conclave_gateway_body_bytes", "gauge", "Memory that request bodies hold.",
 		write_body_bytes},
+	{"conclave_gateway_done_cache_bytes", "gauge",
+		"Memory that kept answers about done tasks hold.", write_done_cache_bytes},
+	{"conclave_gateway_done_cache_total", "counter",
+		"Reads of a task; hit: answered without a judicator.", write_done_cache},
 	{"conclave_gateway_judicator_calls_total", "counter",
 		"Calls of judicators, by method and what came of them.", write_calls},
 	{"conclave_gateway_limited_total", "counter",

@@ -165,6 +165,7 @@ static unsigned deliver(
 		metrics_verdict(g, task);
 		buf_clear(&body);
 		view_text(task, &body);
+		done_cache_put(&g->done_cache, task, buf_str(&body));
 		entry_answer(e, buf_str(&body));
 	}
 	for (size_t i = 0; i < reply->missing.count; i++) {

@@ -109,6 +109,7 @@ static void start_gateway(
 		.read_timeout_us = 5 * US_PER_S,
 		.wait_us = 2 * US_PER_S,
 		.waiting_max = waiting_max,
+		.done_cache = 256 << 10,
 	};
 
 	assert_int_equal(gateway_new(f->loop, &options, &f->gateway), 0);
@@ -494,6 +495,35 @@ static void submits_and_reads(void **state)
 	assert_judged(c);
 	task_path(c, path, "?wait=5000");
 	assert_int_equal(ask(f, c, "GET", path, NULL), 200);
+	assert_judged(c);
+	client_free(c);
+}
+
+static void shows_done_tasks_without_a_judicator(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c = client_new(f);
+	char read[128], waited[128], waits[160];
+
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	task_path(c, read, "");
+	assert_int_equal(ask(f, c, "GET", read, NULL), 200); /* not done: nothing to keep */
+	assert_int_equal(judge_all(f), 1);
+	assert_int_equal(ask(f, c, "GET", read, NULL), 200);
+	assert_judged(c);
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	task_path(c, waited, "");
+	assert_int_equal(judge_all(f), 1);
+	task_path(c, waits, "?wait=5000");
+	assert_int_equal(ask(f, c, "GET", waits, NULL), 200);
+	assert_judged(c);
+
+	judicator_free(take_ptr(&f->judicator));
+	assert_int_equal(ask(f, c, "GET", read, NULL), 200);
+	assert_judged(c);
+	assert_int_equal(ask(f, c, "GET", waited, NULL), 200);
+	assert_judged(c);
+	assert_int_equal(ask(f, c, "GET", waits, NULL), 200);
 	assert_judged(c);
 	client_free(c);
 }
@@ -1316,6 +1346,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		with(submits_and_reads, setup),
+		with(shows_done_tasks_without_a_judicator, setup),
 		with(shows_what_was_set, setup),
 		with(waits_for_the_verdict, setup),
 		with(answers_when_the_wait_is_over, setup),

@@ -89,6 +89,7 @@ static int setup_open(void **state)
 		.body_max = 4096,
 		.read_timeout_us = 5 * US_PER_S,
 		.wait_us = 2 * US_PER_S,
+		.done_cache = 65536,
 	};
 
 	f->fd = -1;
@@ -213,6 +214,14 @@ static void refuses(struct fixture *f, int status, const char *code, const char 
 	assert_string_equal(text_of(f, "code"), code);
 }
 
+static void assert_sample(const struct fixture *f, const char *line)
+{
+	char *at = strstr(f->body, line);
+
+	if (!at || (at != f->body && at[-1] != '\n'))
+		fail_msg("no line \"%s\" in\n%s", line, f->body);
+}
+
 /* --- who may do what ------------------------------------------------------------------------------------------------------ */
 
 static void without_tokens_all_is_open(void **state)
@@ -286,6 +295,14 @@ static void a_submit_token_has_its_own_tasks(void **state)
 	assert_string_equal(text_of(f, "user"), "bob");
 	assert_int_equal(ask(f, "DELETE", path, "alice-token", NULL), 200);
 	assert_string_equal(text_of(f, "status"), "cancelled");
+	/* What is kept of a done task is for the same readers as the task. */
+	assert_int_equal(ask(f, "GET", path, "alice-token", NULL), 200);
+	assert_int_equal(ask(f, "GET", path, "alice-token", NULL), 200);
+	assert_int_equal(ask(f, "GET", waits, "read-token", NULL), 200);
+	refuses(f, 404, "task_unknown", "GET", path, "bob-token", NULL);
+	refuses(f, 404, "task_unknown", "GET", waits, "bob-token", NULL);
+	assert_int_equal(ask(f, "GET", "/metrics", "read-token", NULL), 200);
+	assert_sample(f, "conclave_gateway_done_cache_total{result=\"hit\"} 5");
 }
 
 static void bounds_the_rate(void **state)
@@ -326,14 +343,6 @@ static void takes_new_tokens(void **state)
 }
 
 /* --- what it says of itself ------------------------------------------------------------------------------------------------- */
-
-static void assert_sample(const struct fixture *f, const char *line)
-{
-	char *at = strstr(f->body, line);
-
-	if (!at || (at != f->body && at[-1] != '\n'))
-		fail_msg("no line \"%s\" in\n%s", line, f->body);
-}
 
 static void counts(void **state)
 {
