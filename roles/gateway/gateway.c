@@ -7,7 +7,7 @@
  *     client <--HTTP-- visit_reply <-- answer <--- judicator <-- rpc <-- ask, or a watcher <--+
  *
  * The gateway keeps nothing that matters: tasks are in the judicators' store, and when a gateway dies only its connections are
- * lost. One worker is one struct gateway on one loop; several may share a port (the server's `reuseport`), none
+ * lost. One worker is one struct gateway on one loop; none
  * knows of another.
  *
  * Stopping: no new connections; whoever waits is answered with the task as it is; what is under way ends by itself. When the last
@@ -362,7 +362,6 @@ static int listen_all(struct gateway *g, const struct gateway_options *options)
 		.read_timeout_us = options->read_timeout_us,
 		.idle_timeout_us = IDLE_TIMEOUT_US,
 		.connections_max = g->waiting_max + CONNECTIONS_SPARE,
-		.reuseport = options->reuseport,
 		.on_headers = on_headers,
 		.handler = on_request,
 		.arg = g,

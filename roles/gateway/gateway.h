@@ -24,7 +24,6 @@ struct gateway_options {
 	int64_t wait_us;      /* longest hold of one get towards a judicator */
 	unsigned waiting_max; /* clients that wait at the same time; 0 = 20000 */
 	int64_t done_cache;   /* bytes kept of answers about done tasks; 0 = none */
-	bool reuseport;       /* several workers share the addresses */
 };
 
 /* 0, or -errno (address in use, no judicator named: logged). Texts are copied. */

@@ -5,7 +5,7 @@
  *   prepare (root)  reads the profiles and tokens: they may be where only root can go
  *   start           the rest, which is what boot.user may see
  *
- * One worker a process. Several would be several such processes that share the port: gateway_options.reuseport.
+ * One worker a process.
  */
 #include <stdlib.h>
 #include <unistd.h>

@@ -797,7 +797,7 @@ static void on_accept_resume(void *arg)
 
 /* --- listening ------------------------------------------------------------------------------------------------------------ */
 
-static int open_socket(const struct http_server *server, const struct sockaddr *sa, socklen_t len)
+static int open_socket(const struct sockaddr *sa, socklen_t len)
 {
 	int on = 1, e;
 	int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -805,8 +805,6 @@ static int open_socket(const struct http_server *server, const struct sockaddr *
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (server->options.reuseport)
-		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
 	if (sa->sa_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 	if (bind(fd, sa, len) == 0 && listen(fd, BACKLOG) == 0)
@@ -867,15 +865,21 @@ static void listener_close(struct listener *listener)
 int http_server_listen(struct http_server *server, const char *address)
 {
 	struct http_address parsed;
-	struct listener *listener;
 	int fd;
 
 	if (!http_address_parse(address, &parsed))
 		return -EINVAL;
-	fd = open_socket(server, (struct sockaddr *)&parsed.sockaddr, parsed.len);
+	fd = open_socket((struct sockaddr *)&parsed.sockaddr, parsed.len);
 	if (fd < 0)
 		return fd;
-	listener = mem_alloc(sizeof(*listener));
+	http_server_listen_fd(server, fd);
+	return 0;
+}
+
+void http_server_listen_fd(struct http_server *server, int fd)
+{
+	struct listener *listener = mem_alloc(sizeof(*listener));
+
 	listener->server = server;
 	listener->port = socket_port(fd);
 	timer_init(&listener->resume, server->loop, on_accept_resume, listener);
@@ -884,7 +888,6 @@ int http_server_listen(struct http_server *server, const char *address)
 	CHECK(evhtp_accept_socket(listener->htp, fd, BACKLOG) == 0);
 	configure(listener);
 	list_add_tail(&server->listeners, &listener->link);
-	return 0;
 }
 
 int http_server_new(struct loop *loop, const char *address,
@@ -902,7 +905,7 @@ int http_server_new(struct loop *loop, const char *address,
 		server->options.bodies_max = BODIES_MAX;
 	list_init(&server->listeners);
 	list_init(&server->conns);
-	r = http_server_listen(server, address);
+	r = address ? http_server_listen(server, address) : 0;
 	if (r) {
 		free(server);
 		return r;
@@ -913,6 +916,8 @@ int http_server_new(struct loop *loop, const char *address,
 
 unsigned http_server_port(const struct http_server *server)
 {
+	if (list_is_empty(&server->listeners))
+		return 0;
 	return list_entry(server->listeners.next, struct listener, link)->port;
 }
 

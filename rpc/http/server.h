@@ -40,7 +40,6 @@ struct http_server_options {
 	int64_t read_timeout_us; /* whole header, and whole body: 408 for a body, a clean close for a header */
 	int64_t idle_timeout_us;  /* keep-alive connections without a request */
 	unsigned connections_max; /* over it new ones get 503 and are closed; 0 = 20000 */
-	bool reuseport;
 	/* Before a body is read: 0 to go on, or a status (413, 415, 401 ...) with *problem_body (borrowed text, application/problem+json)
 	 * to refuse without reading it. May be NULL. */
 	int (*on_headers)(void *arg, struct http_request *request, struct str *problem_body);
@@ -48,12 +47,15 @@ struct http_server_options {
 	void *arg;
 };
 
-/* Listens on "IP:PORT" or "[IPV6]:PORT" (port 0 = any free). 0, or -errno (EADDRINUSE ...). */
+/* Listens on "IP:PORT" or "[IPV6]:PORT" (port 0 = any free); NULL: nowhere yet. 0, or -errno (EADDRINUSE ...). */
 int http_server_new(struct loop *loop, const char *address,
 	const struct http_server_options *options, struct http_server **out) must_check;
 /* More addresses for the same handler. */
 int http_server_listen(struct http_server *server, const char *address) must_check;
-unsigned http_server_port(const struct http_server *server); /* of the first address */
+/* The same at a socket that listens already and does not block; takes it over. Another process may have it open too, and then
+ * accepts what is not accepted here when we are gone. */
+void http_server_listen_fd(struct http_server *server, int fd);
+unsigned http_server_port(const struct http_server *server); /* of the first address; 0 without */
 /* From the next header or piece of a body on; a deadline that runs already stays. */
 void http_server_set_limits(struct http_server *server, int64_t body_max, int64_t read_timeout_us);
 /* Stops accepting; requests in progress go on. */

@@ -4,6 +4,7 @@
  * serving. The raw client lives on the same loop: it sends, turns the loop, and reads.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <setjmp.h>
@@ -1161,22 +1162,36 @@ static void test_addresses(void **state)
 	assert_int_equal(http_server_listen(f->server, "127.0.0.2:0"), 0);
 }
 
-static void test_workers_share_a_port(void **state)
+/* What a worker that died has not accepted, the next one at the same socket does. */
+static void test_takes_over_a_socket(void **state)
 {
 	struct fixture *f = *state;
 	struct http_server_options o = options;
 	struct http_server *a = NULL, *b = NULL;
-	char address[32];
+	struct sockaddr_in sin = {.sin_family = AF_INET};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	struct raw raw;
+	unsigned port;
 
 	o.arg = f;
-	o.reuseport = true;
-	assert_int_equal(http_server_new(f->loop, "127.0.0.1:0", &o, &a), 0);
-	snprintf(address, sizeof(address), "127.0.0.1:%u", http_server_port(a));
-	assert_int_equal(http_server_new(f->loop, address, &o, &b), 0);
-	http_server_free(a);
-	raw = raw_open_port(f, http_server_port(b));
+	sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	assert_int_equal(listen(fd, 16), 0);
+	assert_int_equal(http_server_new(f->loop, NULL, &o, &a), 0);
+	assert_int_equal(http_server_port(a), 0);
+	http_server_listen_fd(a, fcntl(fd, F_DUPFD_CLOEXEC, 3));
+	port = http_server_port(a);
+	raw = raw_open_port(f, port);
 	raw_text(&raw, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+	expect_status(&raw, 200);
+	raw_close(&raw);
+	http_server_free(a);
+	loop_turn(f->loop, 0);
+	raw = raw_open_port(f, port);
+	raw_text(&raw, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_int_equal(http_server_new(f->loop, NULL, &o, &b), 0);
+	http_server_listen_fd(b, fd);
+	assert_int_equal(http_server_port(b), port);
 	expect_status(&raw, 200);
 	raw_close(&raw);
 	http_server_free(b);
@@ -1303,7 +1318,7 @@ int main(void)
 		TEST(test_flood_of_connections),
 		TEST(test_pseudorandom_bytes),
 		TEST(test_addresses),
-		TEST(test_workers_share_a_port),
+		TEST(test_takes_over_a_socket),
 		TEST(test_stop_accepting),
 		TEST(test_free_with_waiting_requests),
 		TEST(test_free_inside_the_handler),
