@@ -25,8 +25,9 @@ enum cfg_type {
 	CFG_BOOL,     /* yes no true false on off */
 	CFG_DURATION, /* "250ms" "5s" "2m" "1h", kept in us; a unit is required unless 0 */
 	CFG_BYTES, /* "64KiB" "256MiB" "1GiB" "100B", kept in bytes; a unit is required unless 0 */
-	CFG_ADDRESS, /* IP:PORT or [IPV6]:PORT, or several by comma where the row says so; min: lowest port */
-	CFG_CHOICE, /* one of the words in the row's unit column, "a|b|c" */
+	CFG_ADDRESS, /* IP:PORT or [IPV6]:PORT, or several by comma where the row says so; min: lowest port; empty where that is the
+			default */
+	CFG_CHOICE,  /* one of the words in the row's unit column, "a|b|c" */
 };
 
 enum cfg_flag {

@@ -362,6 +362,8 @@ static bool parse_address(
 	struct buf list cleanup(buf_fini) = BUF_INIT;
 
 	text = str_trim(text);
+	if (text.n == 0 && !row->def[0])
+		return take(out, text, 0);
 	if (text.n == 0) {
 		buf_add_str(why, STR("is empty: write "));
 		cfg_value_range(why, row);

@@ -39,6 +39,7 @@ struct rpc_server {
 	struct list calls;
 	bool refusing;
 	struct buf scratch; /* the reply being encoded */
+	uint64_t counts[RPC_METHOD_N][RPC_R_N];
 };
 
 struct rpc_call {
@@ -51,6 +52,15 @@ struct rpc_call {
 	void (*gone)(void *arg);
 	void *gone_arg;
 };
+
+static void count(struct rpc_server *server, enum rpc_method method, int status)
+{
+	enum rpc_result result = status < 400   ? RPC_R_OK
+				 : status < 500 ? RPC_R_REFUSED
+						: RPC_R_FAILED;
+
+	server->counts[method][result]++;
+}
 
 static void server_trim(struct rpc_server *server)
 {
@@ -82,6 +92,7 @@ static void on_gone(void *arg)
 	void *gone_arg = call->gone_arg;
 
 	log_debug(call->server->log, "rpc_gone", "method=%s", rpc_methods[call->method].name);
+	call->server->counts[call->method][RPC_R_GONE]++;
 	list_del(&call->link);
 	if (gone)
 		gone(gone_arg);
@@ -119,6 +130,7 @@ static void on_request(
 	if (decode((enum rpc_method)method, body, &record, &problem)) {
 		log_warn(server->log, "rpc_refused", "method=%s status=%d code=%s pointer=%s",
 			rpc_methods[method].name, problem.status, problem.code, problem.pointer);
+		count(server, (enum rpc_method)method, problem.status);
 		answer_problem(server, request, &problem);
 		return;
 	}
@@ -156,6 +168,7 @@ void rpc_call_reply(struct rpc_call *call, const void *reply)
 	struct rpc_server *server = call->server;
 	struct transport_request *request = call->request;
 
+	count(server, call->method, 200);
 	buf_clear(&server->scratch);
 	codec_encode_text(rpc_methods[call->method].reply, reply, &server->scratch);
 	call_free(call);
@@ -174,6 +187,7 @@ void rpc_call_fail(struct rpc_call *call, int status, const char *code, const ch
 	va_start(ap, fmt);
 	vsnprintf(detail, sizeof(detail), fmt, ap);
 	va_end(ap);
+	count(server, call->method, status);
 	problem_set(&problem, status, code, "", "%s", detail);
 	call_free(call);
 	answer_problem(server, request, &problem);
@@ -220,6 +234,24 @@ static void server_destroy(void *arg)
 
 	buf_fini(&server->scratch);
 	free(server);
+}
+
+uint64_t rpc_server_count(
+	const struct rpc_server *server, enum rpc_method method, enum rpc_result result)
+{
+	return server->counts[method][result];
+}
+
+const char *rpc_result_name(enum rpc_result result)
+{
+	static const char *const names[] = {
+		[RPC_R_OK] = "ok",
+		[RPC_R_REFUSED] = "refused",
+		[RPC_R_FAILED] = "failed",
+		[RPC_R_GONE] = "gone",
+	};
+
+	return names[result];
 }
 
 void rpc_server_refuse(struct rpc_server *server)

@@ -10,6 +10,15 @@
 struct rpc_call; /* one request to be answered once */
 struct rpc_server;
 
+/* What came of a call. */
+enum rpc_result {
+	RPC_R_OK,
+	RPC_R_REFUSED, /* 4xx: the caller is wrong */
+	RPC_R_FAILED,  /* 5xx: we could not */
+	RPC_R_GONE,    /* the caller left before the answer */
+	RPC_R_N
+};
+
 typedef void rpc_handler_fn(void *arg, struct rpc_call *call);
 
 /* handlers[method] may be NULL: 404. The table is borrowed. */
@@ -19,6 +28,10 @@ int rpc_server_new(struct loop *loop, struct log *log, struct transport *transpo
 unsigned rpc_server_port(const struct rpc_server *server);
 /* From now on calls are answered with 503 "stopping", so that callers move on; those under way go on. */
 void rpc_server_refuse(struct rpc_server *server);
+/* How many calls of a method came to this, since the server was made; those to unknown methods are not counted. */
+uint64_t rpc_server_count(
+	const struct rpc_server *server, enum rpc_method method, enum rpc_result result);
+const char *rpc_result_name(enum rpc_result result);
 void rpc_server_free(struct rpc_server *server); /* unanswered calls: their gone callback fires */
 
 /* The decoded request: struct msg_..._request of the method; borrowed until the call is answered or gone. */

@@ -50,6 +50,8 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 install(FILES ${DIST}/conclave-options.5 ${DIST}/conclave-log.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
 install(FILES ${DIST}/judicator.8 ${DIST}/executor.8 ${DIST}/gateway.8
   DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
+install(FILES cfg/dist/grafana.json cfg/dist/prometheus-rules.yml
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/conclave/monitoring)
 install(FILES cfg/dist/systemd/conclave.sysusers DESTINATION lib/sysusers.d RENAME conclave.conf)
 install(CODE "
   set(CONCLAVE_SOURCE \"${CMAKE_SOURCE_DIR}\")

@@ -117,6 +117,8 @@ static int we_failed(struct exec_task *task, const char *what, const char *why)
 	free(task->reason);
 	task->reason = mem_printf("%s: %s", what, why);
 	task->tries++;
+	if (task->env.system_failures)
+		++*task->env.system_failures;
 	log_warn(task->env.log, "system_failure", "id=%s try=%u reason=%s", task->label,
 		task->tries, log_quote(str_from(task->reason), quoted));
 	/* Nothing will ever run here again: the task has no result of ours, it must go to another executor. */

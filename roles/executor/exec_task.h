@@ -27,6 +27,7 @@ struct exec_task_env { /* shared by all machines of an executor; borrowed for th
 	void (*on_change)(
 		void *arg, const char *id, int64_t attempt, const char *from, const char *to);
 	void *arg;
+	uint64_t *system_failures; /* counted up at each of our own failures. May be NULL */
 };
 
 struct exec_task_events {

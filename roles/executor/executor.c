@@ -44,11 +44,9 @@
 #define RESULTS_HELD_ITEMS_MAX 2048
 #define BROKEN_GRACE_US (10 * US_PER_S)
 
-enum claim_state { WAITING, RUNNING, KILLING, RESULT, SUSPECT, CLAIM_STATE_N };
-
 struct claim {
 	struct list link; /* executor->claims[state] */
-	enum claim_state state;
+	enum executor_hold state;
 	struct executor *executor;
 	struct id id;
 	int64_t attempt;
@@ -72,7 +70,8 @@ struct executor {
 	enum executor_life life;
 	struct timer grace;
 	struct defer over;
-	struct list claims[CLAIM_STATE_N];
+	struct list claims[EXECUTOR_HOLDS];
+	uint64_t ended[VERDICT_N], system_failures;
 	struct map newest; /* id -> struct claim */
 };
 
@@ -83,7 +82,7 @@ static struct claim *claim_of(struct list *link)
 	return list_entry(link, struct claim, link);
 }
 
-static unsigned count(const struct executor *executor, enum claim_state state)
+static unsigned count(const struct executor *executor, enum executor_hold state)
 {
 	unsigned n = 0;
 
@@ -97,7 +96,7 @@ static bool is_newest(const struct claim *claim)
 	return map_get(&claim->executor->newest, id_str(&claim->id)) == claim;
 }
 
-static void claim_move(struct claim *claim, enum claim_state state)
+static void claim_move(struct claim *claim, enum executor_hold state)
 {
 	list_del(&claim->link);
 	claim->state = state;
@@ -117,12 +116,12 @@ static void claim_free(struct claim *claim)
 
 static unsigned slots_taken(const struct executor *executor)
 {
-	return count(executor, RUNNING) + count(executor, KILLING);
+	return count(executor, EXECUTOR_RUNNING) + count(executor, EXECUTOR_KILLING);
 }
 
 static bool a_lone_one_is_held(const struct executor *executor)
 {
-	for (int state = 0; state < CLAIM_STATE_N; state++) {
+	for (int state = 0; state < EXECUTOR_HOLDS; state++) {
 		list_each (it, &executor->claims[state]) {
 			if (claim_of(it)->lone)
 				return true;
@@ -136,14 +135,15 @@ static bool too_much_is_unaccepted(const struct executor *executor)
 {
 	size_t bytes = 0;
 
-	list_each (it, &executor->claims[RESULT])
+	list_each (it, &executor->claims[EXECUTOR_RESULT])
 		bytes += exec_task_outcome(claim_of(it)->machine)->json.n;
-	return bytes > RESULTS_HELD_MAX || count(executor, RESULT) > RESULTS_HELD_ITEMS_MAX;
+	return bytes > RESULTS_HELD_MAX ||
+	       count(executor, EXECUTOR_RESULT) > RESULTS_HELD_ITEMS_MAX;
 }
 
 static int64_t vacant(const struct executor *executor)
 {
-	unsigned taken = slots_taken(executor) + count(executor, WAITING);
+	unsigned taken = slots_taken(executor) + count(executor, EXECUTOR_WAITING);
 
 	if (executor->life != SERVING || a_lone_one_is_held(executor) || taken >= executor->slots ||
 		too_much_is_unaccepted(executor))
@@ -172,7 +172,7 @@ static void on_over(void *arg)
 
 static void look_for_the_end(struct executor *executor, bool settled)
 {
-	if (executor_held(executor) > count(executor, SUSPECT))
+	if (executor_held(executor) > count(executor, EXECUTOR_SUSPECT))
 		return;
 	if (executor->life == FENCED || (is_draining(executor) && settled))
 		loop_defer(executor->loop, &executor->over);
@@ -181,17 +181,17 @@ static void look_for_the_end(struct executor *executor, bool settled)
 /* Lets go of a claim in whatever state; true when it was gone at once. */
 static bool claim_drop(struct claim *claim, const char *cause)
 {
-	if (claim->state == RUNNING)
-		claim_move(claim, KILLING);
+	if (claim->state == EXECUTOR_RUNNING)
+		claim_move(claim, EXECUTOR_KILLING);
 	if (claim->machine)
 		exec_task_end(claim->machine, cause);
-	if (claim->state == KILLING)
+	if (claim->state == EXECUTOR_KILLING)
 		return false;
 	claim_free(claim);
 	return true;
 }
 
-static void drop_all(struct executor *executor, enum claim_state state, const char *cause)
+static void drop_all(struct executor *executor, enum executor_hold state, const char *cause)
 {
 	list_each_safe (it, &executor->claims[state])
 		claim_drop(claim_of(it), cause);
@@ -207,7 +207,7 @@ static void claim_run(struct claim *claim)
 	static const struct exec_task_events events = {on_task_progress, on_task_end};
 	struct executor *executor = claim->executor;
 
-	claim_move(claim, RUNNING);
+	claim_move(claim, EXECUTOR_RUNNING);
 	claim->machine = exec_task_new(&executor->env, &claim->id, claim->attempt,
 		claim->record ? record_data(claim->record) : NULL, claim->message, &events, claim);
 	session_changed(executor->session, SESSION_SOON);
@@ -216,7 +216,7 @@ static void claim_run(struct claim *claim)
 /* An older claim of the task is still dying. */
 static bool an_older_one_lives(const struct claim *claim)
 {
-	list_each (it, &claim->executor->claims[KILLING]) {
+	list_each (it, &claim->executor->claims[EXECUTOR_KILLING]) {
 		if (id_eq(&claim_of(it)->id, &claim->id))
 			return true;
 	}
@@ -225,7 +225,7 @@ static bool an_older_one_lives(const struct claim *claim)
 
 static void start_what_may(struct executor *executor)
 {
-	list_each_safe (it, &executor->claims[WAITING]) {
+	list_each_safe (it, &executor->claims[EXECUTOR_WAITING]) {
 		struct claim *claim = claim_of(it);
 
 		if (slots_taken(executor) >= executor->slots)
@@ -250,8 +250,8 @@ static void break_down(struct executor *executor)
 	log_error(executor->log, "box_broken", "held=%u action=\"hand back and end\"",
 		executor_held(executor));
 	executor->life = BROKEN;
-	drop_all(executor, WAITING, "box broken");
-	drop_all(executor, RUNNING, "box broken");
+	drop_all(executor, EXECUTOR_WAITING, "box broken");
+	drop_all(executor, EXECUTOR_RUNNING, "box broken");
 	timer_start(&executor->grace, BROKEN_GRACE_US);
 }
 
@@ -260,14 +260,22 @@ static void claim_is_over(struct claim *claim)
 {
 	struct executor *executor = claim->executor;
 
-	if (claim->state == RUNNING) {
-		claim_move(claim, KILLING);
+	if (claim->state == EXECUTOR_RUNNING) {
+		claim_move(claim, EXECUTOR_KILLING);
 		break_down(executor);
 	}
 	if (executor->life == BROKEN && exec_task_is_suspect(claim->machine))
-		claim_move(claim, SUSPECT);
+		claim_move(claim, EXECUTOR_SUSPECT);
 	else
 		claim_free(claim);
+}
+
+static void count_end(struct executor *executor, const struct exec_task_outcome *outcome)
+{
+	enum verdict verdict;
+
+	if (verdict_parse(str_from(outcome->verdict), &verdict))
+		executor->ended[verdict]++;
 }
 
 static void on_task_end(void *arg)
@@ -276,10 +284,12 @@ static void on_task_end(void *arg)
 	struct executor *executor = claim->executor;
 
 	record_free(take_ptr(&claim->record)); /* may be large, and results may have to wait */
-	if (exec_task_is_held(claim->machine))
-		claim_move(claim, RESULT);
-	else
+	if (exec_task_is_held(claim->machine)) {
+		count_end(executor, exec_task_outcome(claim->machine));
+		claim_move(claim, EXECUTOR_RESULT);
+	} else {
 		claim_is_over(claim);
+	}
 	start_what_may(executor);
 	session_changed(executor->session, SESSION_NOW);
 	look_for_the_end(executor, false);
@@ -299,7 +309,7 @@ static void on_accepted(void *arg, const struct msg_task_ref *ref)
 	struct executor *executor = arg;
 	struct claim *claim = find_claim(executor, ref);
 
-	if (!claim || claim->state != RESULT)
+	if (!claim || claim->state != EXECUTOR_RESULT)
 		return;
 	claim_drop(claim, "accepted");
 	start_what_may(executor); /* a lone one may have waited for this */
@@ -311,7 +321,7 @@ static void on_cancel(void *arg, const struct msg_task_ref *ref)
 	struct executor *executor = arg;
 	struct claim *claim = find_claim(executor, ref);
 
-	if (!claim || claim->state == KILLING)
+	if (!claim || claim->state == EXECUTOR_KILLING)
 		return;
 	claim_drop(claim, "cancelled");
 	start_what_may(executor);
@@ -354,7 +364,7 @@ static void on_assign(void *arg, const struct msg_assign_item *item)
 		claim_drop(older, "superseded");
 	claim = claim_new(executor, item);
 	map_set(&executor->newest, id_str(&claim->id), claim);
-	claim_move(claim, WAITING);
+	claim_move(claim, EXECUTOR_WAITING);
 	start_what_may(executor);
 }
 
@@ -375,7 +385,7 @@ static void on_fenced(void *arg)
 		session_epoch(executor->session), executor_held(executor));
 	timer_stop(&executor->grace);
 	executor->life = FENCED;
-	for (int state = 0; state < CLAIM_STATE_N; state++)
+	for (int state = 0; state < EXECUTOR_HOLDS; state++)
 		drop_all(executor, state, "fenced");
 	look_for_the_end(executor, false);
 }
@@ -413,7 +423,7 @@ static void fill_results(struct executor *executor, struct msg_report_request *r
 {
 	size_t bytes = 0;
 
-	list_each (it, &executor->claims[RESULT]) {
+	list_each (it, &executor->claims[EXECUTOR_RESULT]) {
 		struct claim *claim = claim_of(it);
 		size_t n = exec_task_outcome(claim->machine)->json.n;
 
@@ -427,7 +437,8 @@ static void fill_results(struct executor *executor, struct msg_report_request *r
 
 static void on_fill(void *arg, struct msg_report_request *request)
 {
-	static const enum claim_state others[] = {RUNNING, KILLING, WAITING, SUSPECT};
+	static const enum executor_hold others[] = {
+		EXECUTOR_RUNNING, EXECUTOR_KILLING, EXECUTOR_WAITING, EXECUTOR_SUSPECT};
 	struct executor *executor = arg;
 	unsigned held = executor_held(executor);
 
@@ -443,7 +454,7 @@ static void on_fill(void *arg, struct msg_report_request *request)
 	}
 	request->vacant = vacant(executor);
 	/* The last word of a drain is not held. */
-	if (is_draining(executor) && held == count(executor, SUSPECT))
+	if (is_draining(executor) && held == count(executor, EXECUTOR_SUSPECT))
 		request->wait_ms = 0;
 }
 
@@ -491,7 +502,7 @@ static void on_grace_over(void *arg)
 		loop_defer(executor->loop, &executor->over);
 		return;
 	}
-	drop_all(executor, RUNNING, "shutdown");
+	drop_all(executor, EXECUTOR_RUNNING, "shutdown");
 	session_changed(executor->session, SESSION_NOW);
 }
 
@@ -512,8 +523,9 @@ struct executor *executor_new(struct loop *loop, const struct executor_options *
 		.languages = options->languages,
 		.on_change = options->on_task_change,
 		.arg = options->arg,
+		.system_failures = &executor->system_failures,
 	};
-	for (int state = 0; state < CLAIM_STATE_N; state++)
+	for (int state = 0; state < EXECUTOR_HOLDS; state++)
 		list_init(&executor->claims[state]);
 	map_init(&executor->newest);
 	timer_init(&executor->grace, loop, on_grace_over, executor);
@@ -529,7 +541,7 @@ void executor_drain(struct executor *executor, int64_t grace_us)
 	executor->life = DRAINING;
 	log_info(executor->log, "draining", "held=%u grace_us=%" PRId64, executor_held(executor),
 		grace_us);
-	drop_all(executor, WAITING, "shutdown");
+	drop_all(executor, EXECUTOR_WAITING, "shutdown");
 	if (!session_epoch(executor->session)) { /* nothing was ever given to us */
 		loop_defer(executor->loop, &executor->over);
 		return;
@@ -545,7 +557,7 @@ void executor_free(struct executor *executor)
 	session_free(executor->session);
 	timer_stop(&executor->grace);
 	defer_cancel(&executor->over);
-	for (int state = 0; state < CLAIM_STATE_N; state++) {
+	for (int state = 0; state < EXECUTOR_HOLDS; state++) {
 		list_each_safe (it, &executor->claims[state])
 			claim_free(claim_of(it));
 	}
@@ -556,11 +568,41 @@ void executor_free(struct executor *executor)
 
 /*** Questions ***/
 
+const char *executor_hold_name(enum executor_hold hold)
+{
+	static const char *const names[] = {
+		[EXECUTOR_WAITING] = "waiting",
+		[EXECUTOR_RUNNING] = "running",
+		[EXECUTOR_KILLING] = "killing",
+		[EXECUTOR_RESULT] = "result",
+		[EXECUTOR_SUSPECT] = "suspect",
+	};
+
+	return names[hold];
+}
+
+void executor_get_stats(const struct executor *executor, struct executor_stats *out)
+{
+	*out = (struct executor_stats){
+		.slots = executor->slots,
+		.system_failures = executor->system_failures,
+		.registered = session_epoch(executor->session) > 0,
+	};
+	for (int hold = 0; hold < EXECUTOR_HOLDS; hold++)
+		out->held[hold] = count(executor, hold);
+	memcpy(out->ended, executor->ended, sizeof(out->ended));
+	for (unsigned method = 0; method < RPC_METHOD_N; method++) {
+		for (unsigned failure = 0; failure <= RPC_GARBLED; failure++)
+			out->calls[method][failure] = session_calls(executor->session,
+				(enum rpc_method)method, (enum rpc_failure)failure);
+	}
+}
+
 unsigned executor_held(const struct executor *executor)
 {
 	unsigned n = 0;
 
-	for (int state = 0; state < CLAIM_STATE_N; state++)
+	for (int state = 0; state < EXECUTOR_HOLDS; state++)
 		n += count(executor, state);
 	return n;
 }
@@ -569,7 +611,7 @@ static unsigned count_alive(const struct executor *executor, const char *id)
 {
 	unsigned n = 0;
 
-	for (int state = RUNNING; state <= KILLING; state++) {
+	for (int state = EXECUTOR_RUNNING; state <= EXECUTOR_KILLING; state++) {
 		list_each (it, &executor->claims[state]) {
 			const struct claim *claim = claim_of(it);
 

@@ -8,6 +8,7 @@
 #include "proc/box/box.h"
 #include "reactor/base/map.h"
 #include "rpc/rpc_client.h"
+#include "rpc/task/verdict.h"
 
 struct executor;
 
@@ -46,6 +47,26 @@ struct executor *executor_new(struct loop *loop, const struct executor_options *
 void executor_drain(struct executor *executor, int64_t grace_us);
 /* Kills everything at once, no callback (a death, as far as others can see). NULL is fine. */
 void executor_free(struct executor *executor);
+
+/* What a task that is held does. */
+enum executor_hold {
+	EXECUTOR_WAITING, /* for a slot */
+	EXECUTOR_RUNNING, /* compiling too */
+	EXECUTOR_KILLING,
+	EXECUTOR_RESULT,  /* waits to be accepted */
+	EXECUTOR_SUSPECT, /* was alive when the box broke */
+	EXECUTOR_HOLDS
+};
+const char *executor_hold_name(enum executor_hold hold);
+
+struct executor_stats {
+	unsigned slots, held[EXECUTOR_HOLDS];
+	uint64_t ended[VERDICT_N]; /* tasks that came to a result here */
+	uint64_t system_failures;  /* our own, each try */
+	uint64_t calls[RPC_METHOD_N][RPC_GARBLED + 1];
+	bool registered;
+};
+void executor_get_stats(const struct executor *executor, struct executor_stats *out);
 
 /* For tests and status: tasks held now, and those whose program is running. */
 unsigned executor_held(const struct executor *executor);

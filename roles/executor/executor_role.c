@@ -26,8 +26,10 @@
 #include "reactor/timer.h"
 #include "roles/box_program.h"
 #include "roles/executor/executor.h"
+#include "roles/executor/metrics.h"
 #include "roles/executor/probe.h"
 #include "roles/languages.h"
+#include "roles/metrics.h"
 #include "roles/role.h"
 #include "roles/secret.h"
 
@@ -51,6 +53,7 @@ struct executor_state {
 	char *name, *judicators;
 	bool alone;
 	int64_t wait_us, stop_timeout_us;
+	struct metrics_server *metrics; /* NULL = not served */
 	/* on_probed() */
 	struct executor *executor;
 	/* stop() */
@@ -227,6 +230,23 @@ static void copy_options(struct executor_state *s, const struct cfg *cfg)
 	s->stop_timeout_us = cfg_int(cfg, OPT_boot_stop_timeout);
 }
 
+/* While languages are probed there is no executor, and a page without it. */
+static void on_scrape(void *arg, struct metrics_scrape *scrape)
+{
+	struct executor_state *s = arg;
+	struct buf text cleanup(buf_fini) = BUF_INIT;
+
+	executor_metrics(s->executor, s->box, s->loop, &text);
+	metrics_scrape_reply(scrape, buf_str(&text));
+}
+
+static int metrics_open(struct executor_state *s, const char *address)
+{
+	if (!address[0])
+		return 0;
+	return metrics_server_new(s->loop, s->log, address, on_scrape, s, &s->metrics);
+}
+
 static int start(const struct role_env *env, void **state)
 {
 	struct executor_state *s = *state;
@@ -239,6 +259,8 @@ static int start(const struct role_env *env, void **state)
 	}
 	s->transport = secret_transport(env);
 	if (!s->transport)
+		return FAILED_EXIT;
+	if (metrics_open(s, cfg_str(env->cfg, OPT_executor_metrics_address)))
 		return FAILED_EXIT;
 	if (probe_start(s->loop, s->log, s->box, &s->languages, on_probed, s, &s->probing))
 		return FAILED_EXIT;
@@ -261,6 +283,7 @@ static void state_free(void *state)
 	if (!s)
 		return;
 	op_cancel(&s->probing);
+	metrics_server_free(s->metrics);
 	executor_free(s->executor);
 	timer_stop(&s->impatience);
 	defer_cancel(&s->stopped);

@@ -79,6 +79,7 @@ struct session {
 	struct timer progress; /* SESSION_SOON: `changed` when it fires */
 	struct timer brake;    /* no report before it fires, unless something changes */
 	struct timer retry;    /* no report before it fires */
+	uint64_t calls[RPC_METHOD_N][RPC_GARBLED + 1];
 };
 
 /*** Failures ***/
@@ -131,6 +132,7 @@ static void on_registered(void *arg, struct rpc_answer *answer)
 	const struct msg_register_reply *reply = answer->reply;
 
 	session->registering = NULL;
+	session->calls[RPC_register][answer->failure]++;
 	if (answer->failure != RPC_OK) {
 		rest(session, peer_failed(session, session->asked, answer, "register"), "failed");
 		return;
@@ -385,6 +387,7 @@ static void on_report_answer(void *arg, struct rpc_answer *answer)
 	report_close(report);
 	if (answer->failure == RPC_OK && reply->seq != report->seq)
 		answer->failure = RPC_GARBLED;
+	session->calls[RPC_report][answer->failure]++;
 	if (answer->failure != RPC_OK) {
 		hold_off(session, peer_failed(session, report->address, answer, "report"));
 		return;
@@ -473,6 +476,12 @@ struct session *session_new(struct loop *loop, const struct session_options *opt
 int64_t session_epoch(const struct session *session)
 {
 	return session->epoch;
+}
+
+uint64_t session_calls(
+	const struct session *session, enum rpc_method method, enum rpc_failure failure)
+{
+	return session->calls[method][failure];
 }
 
 unsigned session_open(const struct session *session)

@@ -9,8 +9,7 @@
 #pragma once
 
 #include "reactor/base/str.h"
-#include "rpc/messages.h"
-#include "rpc/transport.h"
+#include "rpc/rpc_client.h"
 
 struct loop;
 struct log;
@@ -55,6 +54,9 @@ struct session *session_new(struct loop *loop, const struct session_options *opt
 /* What fill() would say has changed since it was last asked. */
 void session_changed(struct session *session, enum session_change change);
 int64_t session_epoch(const struct session *session); /* 0 = not registered yet */
+/* Calls of judicators of this kind that came to this, since it was made. */
+uint64_t session_calls(
+	const struct session *session, enum rpc_method method, enum rpc_failure failure);
 unsigned session_open(const struct session *session); /* reports open now */
 /* Closes everything; no more calls. NULL is fine. */
 void session_free(struct session *session);

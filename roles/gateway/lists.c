@@ -202,6 +202,7 @@ static void write_stats(struct visit *v, const void *data, struct json_writer *w
 	write_int(w, "pending", reply->pending);
 	write_int(w, "running", reply->running);
 	write_int(w, "slots", reply->slots);
+	view_time(w, "oldest", reply->oldest_us);
 	json_key(w, "executors");
 	json_begin_object(w);
 	write_int(w, "alive", reply->alive);

@@ -132,6 +132,7 @@ static const struct member_row {
 	{"stats_now", "pending", COUNT, "Tasks that wait for an executor."},
 	{"stats_now", "running", COUNT, "Tasks held by executors."},
 	{"stats_now", "slots", COUNT, "Tasks that the living executors run at the same time."},
+	{"stats_now", "oldest", TIME, "When the oldest task was added that has not begun."},
 	{"stats_now", "executors", REF("stats_executors"), "How many."},
 	{"stats_executors", "alive", COUNT, "Executors that report."},
 	{"stats_executors", "dead", COUNT, "Declared dead, soon hidden."},

@@ -87,8 +87,10 @@ static void on_added(void *arg, enum store_status status, const struct msg_add_r
 {
 	struct ask *a = arg;
 
-	if (a->j && status == STORE_OK && reply->created)
+	if (a->j && status == STORE_OK && reply->created) {
+		a->j->added++;
 		log_info(a->j->log, "task", "id=%s to=pending", reply->id.hex);
+	}
 	if (a->call && status == STORE_OK)
 		rpc_call_reply(take_ptr(&a->call), reply);
 	ask_finish(a, status);
@@ -298,6 +300,7 @@ int judicator_new(
 	j->expire_us = options->expire_us;
 	j->drop_us = options->drop_us ? options->drop_us : 600 * US_PER_S;
 	list_init(&j->asks);
+	list_init(&j->scrapes);
 	map_init(&j->known);
 	polls_init(j);
 	watches_init(j);
@@ -309,6 +312,11 @@ int judicator_new(
 	if (r) {
 		log_error(
 			j->log, "listen_failed", "address=%s why=\"%s\"", j->address, strerror(-r));
+		judicator_free(j);
+		return r;
+	}
+	r = metrics_open(j, options->metrics_address);
+	if (r) {
 		judicator_free(j);
 		return r;
 	}
@@ -374,6 +382,7 @@ void judicator_free(struct judicator *j)
 		return;
 	defer_cancel(&j->stopped);
 	timer_stop(&j->fallback);
+	metrics_close(j);
 	rpc_server_free(
 		take_ptr(&j->server)); /* every gone callback fires: no call is left after it */
 	polls_fini(j);

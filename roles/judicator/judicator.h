@@ -17,9 +17,10 @@ struct judicator_options {
 	struct transport *transport; /* borrowed */
 	struct store *
 		store; /* borrowed; its on_changed must be judicator_on_changed with the judicator as arg */
-	bool leading;      /* does the leader's duties (by configuration) */
-	int64_t expire_us; /* an executor silent for this long is declared dead */
-	int64_t drop_us;   /* a dead executor is hidden this long after; 0 = 10 min */
+	bool leading;                /* does the leader's duties (by configuration) */
+	int64_t expire_us;           /* an executor silent for this long is declared dead */
+	const char *metrics_address; /* GET /metrics; NULL or "" = not served */
+	int64_t drop_us;             /* a dead executor is hidden this long after; 0 = 10 min */
 };
 
 /* 0, or -errno (address in use: logged). */
@@ -32,5 +33,6 @@ void judicator_on_changed(void *arg, const struct id *ids, unsigned n_ids,
 void judicator_stop(struct judicator *judicator, void (*on_stopped)(void *arg), void *arg);
 /* A death: everything dropped at once. NULL is fine. The store is not closed. */
 void judicator_free(struct judicator *judicator);
+unsigned judicator_metrics_port(const struct judicator *judicator); /* where they are served */
 unsigned judicator_port(const struct judicator *judicator);
 void judicator_set_leading(struct judicator *judicator, bool leading);

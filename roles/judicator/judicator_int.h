@@ -6,6 +6,7 @@
  *   polls.c      held reports: the JUDICATOR part of the report protocol
  *   watches.c    held gets
  *   duties.c     what a leader does
+ *   metrics.c    what Prometheus is told
  */
 #pragma once
 
@@ -15,6 +16,7 @@
 #include "reactor/loop.h"
 #include "reactor/timer.h"
 #include "roles/judicator/judicator.h"
+#include "roles/metrics.h"
 
 /* A wake may be lost (another judicator's change): every held poll and get is asked again by and by. */
 #define FALLBACK_US (250 * US_PER_MS)
@@ -76,6 +78,10 @@ struct judicator {
 	struct timer fallback;
 	struct duties duties;
 
+	struct metrics_server *metrics; /* NULL = not served */
+	struct list scrapes;            /* struct scrape: the store is asked */
+	uint64_t added;                 /* tasks that were new */
+
 	bool stopping;
 	void (*on_stopped)(void *arg);
 	void *on_stopped_arg;
@@ -113,6 +119,10 @@ void watches_task_changed(struct judicator *j, const struct id *id);
 void watches_fallback(struct judicator *j);
 void watches_answer_all(struct judicator *j);
 bool watches_are_asking(const struct judicator *j);
+
+/* metrics.c */
+int metrics_open(struct judicator *j, const char *address) must_check;
+void metrics_close(struct judicator *j); /* harmless when it is not open */
 
 /* duties.c */
 void duties_init(struct judicator *j);

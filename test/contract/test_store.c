@@ -1116,6 +1116,7 @@ static void stats_count_what_happened(void **state)
 	struct msg_stats_minute minutes[HOUR_MINUTES], sum;
 	struct says s = says("e", 1, 2, 1, 0, "raw");
 	struct msg_stats_reply r = hour_stats(h, minutes);
+	struct store_counters counters;
 
 	assert_int_equal(r.pending + r.running + r.alive + r.dead + r.slots, 0);
 	assert_int_equal(minutes[0].pending, 0); /* a new store knows that nothing was */
@@ -1148,18 +1149,27 @@ static void stats_count_what_happened(void **state)
 	assert_int_equal(r.dead, 0);
 	assert_int_equal(r.slots, 4);
 	assert_int_equal(r.start_us % (60 * US_PER_S), 0);
+	assert_int_equal(r.oldest_us, get_task(h, 6).add_us); /* 4 has begun */
 	assert_true(r.time_us - r.start_us >= 59 * 60 * US_PER_S);
 	assert_true(r.time_us - r.start_us < 60 * 60 * US_PER_S);
 	lose(h, "e", 1, 2); /* its task waits again, and its slots are gone */
 	r = hour_stats(h, minutes);
+	assert_int_equal(r.oldest_us, get_task(h, 4).add_us);
 	assert_int_equal(r.pending, 2);
 	assert_int_equal(r.running, 0);
 	assert_int_equal(r.alive, 1);
 	assert_int_equal(r.dead, 1);
 	assert_int_equal(r.slots, 0);
+	cancel(h, 4);
+	cancel(h, 6);
+	assert_int_equal(hour_stats(h, minutes).oldest_us, 0);
+	h->store->ops->counters(h->store, &counters);
+	assert_int_equal(counters.ended[VERDICT_ACCEPTED], 2);
+	assert_int_equal(counters.ended[VERDICT_WRONG_ANSWER], 1);
+	assert_int_equal(counters.ended[VERDICT_CANCELLED], 3);
 	drop(h, "e");
 	assert_int_equal(hour_stats(h, minutes).dead, 0);
-	assert_int_equal(hour_sum(minutes).done, 4);
+	assert_int_equal(hour_sum(minutes).done, 6);
 	assert_int_equal(minutes[0].pending, 0);
 	assert_int_equal(minutes[0].running, 0);
 }

@@ -95,11 +95,11 @@ static int64_t ask(const struct store_hand *h, const char *sql)
 	return n;
 }
 
-static struct store_sqlite_stats stats(const struct store_hand *h)
+static struct store_counters stats(const struct store_hand *h)
 {
-	struct store_sqlite_stats s;
+	struct store_counters s;
 
-	store_sqlite_get_stats(h->store, &s);
+	h->store->ops->counters(h->store, &s);
 	return s;
 }
 
@@ -395,7 +395,7 @@ static void sigkill_loses_nothing_that_was_answered(void **state)
 static void verbs_of_a_turn_share_a_commit(void **state)
 {
 	struct store_hand *h = *state;
-	struct store_sqlite_stats before = stats(h), after;
+	struct store_counters before = stats(h), after;
 
 	add_many(h, 1, 200, "raw");
 	after = stats(h);
@@ -410,7 +410,7 @@ static void verbs_of_a_turn_share_a_commit(void **state)
 static void a_heartbeat_writes_nothing(void **state)
 {
 	struct store_hand *h = *state;
-	struct store_sqlite_stats before, after;
+	struct store_counters before, after;
 
 	add_many(h, 1, 1, "raw");
 	enroll(h, "e", 0);
@@ -433,7 +433,7 @@ static void a_heartbeat_writes_nothing(void **state)
 static void progress_costs_no_fsync_and_is_read_at_once(void **state)
 {
 	struct store_hand *h = *state;
-	struct store_sqlite_stats before, after;
+	struct store_counters before, after;
 
 	add_many(h, 1, 1, "raw");
 	enroll(h, "e", 0);

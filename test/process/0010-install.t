@@ -31,6 +31,7 @@ install_there()
 }
 check "cmake --install" install_there || finish
 for file in bin/{judicator,executor,gateway,conclave-box} share/conclave/languages/{c,cpp,python,bash}.ini \
+	share/conclave/monitoring/{grafana.json,prometheus-rules.yml} \
 	share/doc/conclave/{README.md,INSTALL.md,methods.md,copyright} share/man/man8/{judicator,executor,gateway}.8 \
 	share/man/man5/conclave-{options,log}.5 lib/sysusers.d/conclave.conf etc/conclave/{standalone,judicator,executor,gateway}.conf \
 	lib/systemd/system/conclave-{standalone,judicator,executor,gateway}.service; do

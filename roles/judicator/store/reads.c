@@ -256,14 +256,35 @@ int reads_executors(struct rules *r, bool hidden_too, struct store_executor **li
 
 /* --- the last hour --- */
 
+/* When the oldest task was added that no program of has begun; 0 = there is none. */
+static int oldest_read(struct rules *r, int64_t *out)
+{
+	static const enum task_status waiting[] = {TASK_PENDING, TASK_RETRYING};
+
+	*out = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(waiting); i++) {
+		int64_t add_us = 0;
+		int err = r->rows->ops->oldest(r->rows, waiting[i], &add_us);
+
+		if (err < 0)
+			return err;
+		if (err == 0 && (!*out || add_us < *out))
+			*out = add_us;
+	}
+	return 0;
+}
+
 int reads_stats(struct rules *r, struct msg_stats_reply *reply)
 {
 	struct hour_minute minutes[HOUR_MINUTES];
 	struct msg_stats_minute *items =
 		record_alloc(r->arena, HOUR_MINUTES * sizeof(struct msg_stats_minute));
 	struct rows_executors sum;
+	int64_t oldest_us = 0;
 	int err = r->rows->ops->executors_sum(r->rows, &sum);
 
+	if (err >= 0)
+		err = oldest_read(r, &oldest_us);
 	if (err < 0)
 		return err;
 	hour_read(&r->rows->hour, r->now_us, minutes);
@@ -284,6 +305,7 @@ int reads_stats(struct rules *r, struct msg_stats_reply *reply)
 		.alive = sum.alive,
 		.dead = sum.dead,
 		.slots = sum.slots,
+		.oldest_us = oldest_us,
 	};
 	return STORE_OK;
 }

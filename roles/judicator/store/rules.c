@@ -153,7 +153,8 @@ void rules_changes_fini(struct rules_changes *changes)
 	*changes = (struct rules_changes){0};
 }
 
-void rules_changes_deliver(struct rules_changes *changes, const struct store_options *options)
+void rules_changes_deliver(struct rules_changes *changes, const struct store_options *options,
+	struct store_counters *counters)
 {
 	struct rules_changes now = *changes;
 	struct str *languages;
@@ -162,8 +163,10 @@ void rules_changes_deliver(struct rules_changes *changes, const struct store_opt
 		return;
 	/* The callback may call verbs, which change anew. */
 	*changes = (struct rules_changes){0};
-	for (unsigned i = 0; i < now.n_ended; i++)
+	for (unsigned i = 0; i < now.n_ended; i++) {
 		rules_log_ended(options->log, &now.ended[i], false);
+		counters->ended[now.ended[i].verdict]++;
+	}
 	languages = mem_array(now.n_languages, sizeof(*languages));
 	for (unsigned i = 0; i < now.n_languages; i++)
 		languages[i] = str_from(now.languages[i]);

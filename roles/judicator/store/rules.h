@@ -10,7 +10,6 @@
 
 #include "roles/judicator/store/hour.h"
 #include "roles/judicator/store/store.h"
-#include "rpc/task/verdict.h"
 
 struct buf;
 struct rows;
@@ -101,6 +100,8 @@ struct rows_ops {
 		struct rows_list *out);
 	int (*head)(struct rows *rows, struct str language,
 		struct rows_task *out); /* best waiting; or NONE */
+	/* add_us of the oldest task with this status; or NONE */
+	int (*oldest)(struct rows *rows, enum task_status status, int64_t *add_us);
 	/* Memory from the arena, or lent for as long as the answer lives. Absent when there is none. */
 	int (*text_get)(struct rows *rows, const struct rows_task *task, enum rows_text what,
 		struct record *arena, struct str *out);
@@ -127,8 +128,9 @@ struct rules_changes {
 	unsigned n_ended, cap_ended;
 };
 void rules_changes_fini(struct rules_changes *changes); /* idempotent */
-/* Writes a line for each task that ended, calls on_changed if there is anything, and empties. */
-void rules_changes_deliver(struct rules_changes *changes, const struct store_options *options);
+/* Writes a line for each task that ended and counts it, calls on_changed if there is anything, and empties. */
+void rules_changes_deliver(struct rules_changes *changes, const struct store_options *options,
+	struct store_counters *counters);
 /* For taking back what an operation did: what was noted after the mark is forgotten. */
 struct rules_mark {
 	unsigned n_ids, n_languages, n_ended;

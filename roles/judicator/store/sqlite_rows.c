@@ -105,6 +105,7 @@ enum sql {
 	SQL_TASK_PROGRESS,
 	SQL_OWNED,
 	SQL_HEAD,
+	SQL_OLDEST,
 	SQL_DOC_GET,
 	SQL_DOC_PUT,
 	SQL_RESULT_GET,
@@ -167,6 +168,8 @@ static const char *const sqls[SQL_N] = {
 			   " AND t.epoch BETWEEN ?2 AND ?3"),
 	[SQL_HEAD] = TASK("INDEXED BY task_queue WHERE t.place = 1 AND t.language = ?1"
 			  " ORDER BY t.priority DESC, t.add_us LIMIT 1"),
+	[SQL_OLDEST] = "SELECT t.add_us FROM task t INDEXED BY task_status WHERE t.status = ?1"
+		       " ORDER BY t.add_us LIMIT 1",
 	[SQL_DOC_GET] = "SELECT text FROM doc WHERE add_us = ?1",
 	[SQL_DOC_PUT] = "INSERT INTO doc(add_us, text) VALUES(?1, ?2)",
 	[SQL_RESULT_GET] = "SELECT text FROM result WHERE add_us = ?1",
@@ -630,6 +633,20 @@ static int sql_head(struct rows *rows, struct str language, struct rows_task *ou
 	return task_one(s, SQL_HEAD, out);
 }
 
+static int sql_oldest(struct rows *rows, enum task_status status, int64_t *add_us)
+{
+	struct sqlite_rows *s = self(rows);
+	int err;
+
+	bind_str(s->stmts[SQL_OLDEST], 1, str_from(task_status_name(status)));
+	err = step_one(s, SQL_OLDEST);
+	if (err)
+		return err;
+	*add_us = sqlite3_column_int64(s->stmts[SQL_OLDEST], 0);
+	reset(s, SQL_OLDEST);
+	return 0;
+}
+
 static int sql_text_get(struct rows *rows, const struct rows_task *t, enum rows_text what,
 	struct record *arena, struct str *out)
 {
@@ -717,6 +734,7 @@ static const struct rows_ops sqlite_rows_ops = {
 	.task_progress = sql_task_progress,
 	.owned = sql_owned,
 	.head = sql_head,
+	.oldest = sql_oldest,
 	.text_get = sql_text_get,
 	.result_put = sql_result_put,
 	.walk = sql_walk,

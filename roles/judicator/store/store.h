@@ -15,6 +15,7 @@
 #pragma once
 
 #include "rpc/messages.h"
+#include "rpc/task/verdict.h"
 
 struct log;
 struct loop;
@@ -80,6 +81,17 @@ typedef void store_count_fn(void *arg, enum store_status status, int64_t pending
 typedef void store_stats_fn(
 	void *arg, enum store_status status, const struct msg_stats_reply *reply);
 
+/* What a handle has done since it was opened. */
+struct store_counters {
+	uint64_t ended[VERDICT_N]; /* tasks that became done */
+	/* where there are batches and a disk, else 0 */
+	uint64_t batches, operations;      /* writing ones */
+	uint64_t commits;                  /* durable: one fsync each */
+	uint64_t soft_commits;             /* progress only: no fsync */
+	uint64_t failed;                   /* operations answered STORE_E_FAILED */
+	int64_t free_bytes, reserve_bytes; /* of the disk, now; free: -1 = there is none */
+};
+
 struct store_ops {
 	const char *name;
 	/* 0, or -errno after logging what to do. */
@@ -117,6 +129,8 @@ struct store_ops {
 	/* The last hour by minute, and now: of the store, whoever wrote it, and not of this handle. Costs the same however many tasks
 	 * there are. It survives the process as the tasks do. */
 	void (*stats)(struct store *store, store_stats_fn *cb, void *arg);
+	/* No verb: at once. Asks the file system. */
+	void (*counters)(const struct store *store, struct store_counters *out);
 };
 
 #define STORE_REPLY_BYTES                                                                          \
@@ -135,12 +149,3 @@ const struct store_ops *store_find(struct str name);
 /* Memory only: a second handle on the same data (several judicators on one store, tests). on_changed is per handle. */
 int store_memory_share(
 	struct store *store, const struct store_options *options, struct store **out) must_check;
-
-/* What the SQLite row has done since it was opened. */
-struct store_sqlite_stats {
-	uint64_t batches, operations; /* writing ones */
-	uint64_t commits;             /* durable: one fsync each */
-	uint64_t soft_commits;        /* progress only: no fsync */
-	uint64_t failed;              /* operations answered STORE_E_FAILED */
-};
-void store_sqlite_get_stats(const struct store *store, struct store_sqlite_stats *out);

@@ -319,6 +319,20 @@ static int mem_head(struct rows *rows, struct str language, struct rows_task *ou
 	return 0;
 }
 
+/* As long as many are done, this looks at all of them: a store for tests. */
+static int mem_oldest(struct rows *rows, enum task_status status, int64_t *add_us)
+{
+	const struct mem_data *d = data_of(rows);
+
+	for (size_t i = 0; i < d->n_order; i++) {
+		if (d->order[i]->row.status == status) {
+			*add_us = d->order[i]->row.add_us;
+			return 0;
+		}
+	}
+	return ROWS_NONE;
+}
+
 /* Lent: a document never changes, a result only once, and no task is ever removed. */
 static int mem_text_get(struct rows *rows, const struct rows_task *row, enum rows_text what,
 	struct record *arena, struct str *out)
@@ -403,6 +417,7 @@ static const struct rows_ops mem_rows_ops = {
 	.task_progress = mem_task_progress,
 	.owned = mem_owned,
 	.head = mem_head,
+	.oldest = mem_oldest,
 	.text_get = mem_text_get,
 	.result_put = mem_result_put,
 	.walk = mem_walk,
@@ -458,7 +473,7 @@ static void answers_give(struct mem_store *m)
 		list_del(link);
 		verb_answer(list_entry(link, struct verb_op, link));
 	}
-	rules_changes_deliver(&m->changes, &m->verbs.options);
+	rules_changes_deliver(&m->changes, &m->verbs.options, &m->verbs.counters);
 }
 
 /* What the callbacks call is answered by the next one: a caller that never ends must not hold the loop. */
@@ -523,6 +538,12 @@ static void mem_set_reserve(struct store *store unused, int64_t reserve_bytes un
 {
 }
 
+static void mem_counters(const struct store *store, struct store_counters *out)
+{
+	*out = container_of(store, struct mem_store, verbs.store)->verbs.counters;
+	out->free_bytes = -1;
+}
+
 int store_memory_share(struct store *store, const struct store_options *options, struct store **out)
 {
 	struct mem_store *m = container_of(store, struct mem_store, verbs.store);
@@ -538,5 +559,6 @@ const struct store_ops store_memory = {
 	.open = mem_open,
 	.close = mem_close,
 	.set_reserve = mem_set_reserve,
+	.counters = mem_counters,
 	VERBS_OPS,
 };

@@ -29,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "reactor/base/clock.h"
@@ -48,6 +49,7 @@
 struct sqlite_store {
 	struct verbs verbs;
 	struct log *log;
+	char *dir; /* what options.dir points at */
 	int lock_fd;
 	struct sqlite_rows *writer, *reader;
 	struct pool *write_pool, *read_pool;
@@ -57,7 +59,6 @@ struct sqlite_store {
 	struct list answering; /* those being answered in this turn */
 	struct defer turn_end;
 	bool is_writing, is_closing;
-	struct store_sqlite_stats stats;
 };
 
 struct batch {
@@ -67,7 +68,7 @@ struct batch {
 	int64_t now_us;
 	int64_t max_retries, reserve_bytes;
 	struct rules_changes changes;
-	struct store_sqlite_stats stats;
+	struct store_counters stats;
 	char error[SQLITE_ROWS_ERROR_MAX]; /* of the last failure, "" = none */
 };
 
@@ -112,7 +113,7 @@ static int op_write(struct batch *b, struct sqlite_rows *rows, struct verb_op *o
 	return sqlite_rows_undo(rows);
 }
 
-static void count_commit(struct store_sqlite_stats *stats, enum sqlite_commit kind)
+static void count_commit(struct store_counters *stats, enum sqlite_commit kind)
 {
 	stats->commits += kind == SQLITE_COMMIT_DURABLE;
 	stats->soft_commits += kind == SQLITE_COMMIT_SOFT;
@@ -186,15 +187,16 @@ static void batch_start(struct sqlite_store *s);
 
 static void batch_account(struct sqlite_store *s, struct batch *b)
 {
+	struct store_counters *counters = &s->verbs.counters;
 	char quoted[LOG_QUOTE_MAX];
 
 	list_each (it, &b->ops)
 		b->stats.failed += list_entry(it, struct verb_op, link)->status == STORE_E_FAILED;
-	s->stats.batches++;
-	s->stats.operations += b->stats.operations;
-	s->stats.commits += b->stats.commits;
-	s->stats.soft_commits += b->stats.soft_commits;
-	s->stats.failed += b->stats.failed;
+	counters->batches++;
+	counters->operations += b->stats.operations;
+	counters->commits += b->stats.commits;
+	counters->soft_commits += b->stats.soft_commits;
+	counters->failed += b->stats.failed;
 	if (b->error[0])
 		log_error(s->log, "store_failed", "failed=%llu of=%llu why=%s",
 			(unsigned long long)b->stats.failed,
@@ -213,7 +215,7 @@ static void batch_done(struct pool_job *job)
 	/* The writer goes on while the loop answers. */
 	batch_start(s);
 	answers_give(s);
-	rules_changes_deliver(&b->changes, &s->verbs.options);
+	rules_changes_deliver(&b->changes, &s->verbs.options, &s->verbs.counters);
 	rules_changes_fini(&b->changes);
 	free(b);
 }
@@ -411,6 +413,7 @@ static void release(struct sqlite_store *s)
 	if (s->lock_fd >= 0)
 		close(s->lock_fd);
 	s->lock_fd = -1;
+	free(take_ptr(&s->dir));
 	/* Who closed it from a callback is not told of changes any more. */
 	s->verbs.options.on_changed = NULL;
 }
@@ -517,6 +520,7 @@ static int sqlite_open(struct loop *loop, const struct store_options *options, s
 	s->verbs.store.ops = &store_sqlite;
 	s->verbs.loop = loop;
 	s->verbs.options = *options;
+	s->verbs.options.dir = s->dir = mem_strdup(options->dir);
 	s->verbs.submit = sqlite_submit;
 	s->log = options->log;
 	s->lock_fd = -1;
@@ -543,9 +547,17 @@ static int sqlite_open(struct loop *loop, const struct store_options *options, s
 	return 0;
 }
 
-void store_sqlite_get_stats(const struct store *store, struct store_sqlite_stats *out)
+/* Cheap: the file system answers from memory. */
+static void sqlite_counters(const struct store *store, struct store_counters *out)
 {
-	*out = container_of(store, struct sqlite_store, verbs.store)->stats;
+	const struct verbs *verbs = container_of(store, struct verbs, store);
+	struct statvfs fs;
+
+	*out = verbs->counters;
+	out->reserve_bytes = verbs->options.reserve_bytes;
+	out->free_bytes = statvfs(verbs->options.dir, &fs) < 0
+				  ? -1
+				  : (int64_t)((uint64_t)fs.f_bavail * fs.f_frsize);
 }
 
 const struct store_ops store_sqlite = {
@@ -553,5 +565,6 @@ const struct store_ops store_sqlite = {
 	.open = sqlite_open,
 	.close = sqlite_close,
 	.set_reserve = sqlite_set_reserve,
+	.counters = sqlite_counters,
 	VERBS_OPS,
 };

@@ -75,6 +75,7 @@ struct verbs {
 	struct store store;
 	struct loop *loop;
 	struct store_options options;
+	struct store_counters counters;
 	void (*submit)(struct verbs *verbs, struct verb_op *op);
 };
 

@@ -12,7 +12,7 @@
 
 #define ROW(unit_, ...)                                                                            \
 	{                                                                                          \
-		.section = "s", .key = "k", .unit = unit_, .def = "", .prose = "", __VA_ARGS__     \
+		.section = "s", .key = "k", .unit = unit_, .def = "x", .prose = "", __VA_ARGS__    \
 	}
 
 static const struct cfg_row string = ROW("", .type = CFG_STRING, .min = 1, .max = 8);
@@ -27,6 +27,7 @@ static const struct cfg_row any_duration =
 static const struct cfg_row size = ROW("", .type = CFG_BYTES, .min = 0, .max = INT64_C(1) << 40);
 static const struct cfg_row address = ROW("", .type = CFG_ADDRESS, .min = 1);
 static const struct cfg_row any_port = ROW("", .type = CFG_ADDRESS, .min = 0);
+static const struct cfg_row optional = {.def = "", .unit = "", .type = CFG_ADDRESS, .min = 1};
 static const struct cfg_row addresses = ROW("", .type = CFG_ADDRESS, .min = 1, .flags = CFG_MANY);
 static const struct cfg_row choice = ROW("auto|ns|none", .type = CFG_CHOICE);
 static const struct cfg_row secret = ROW("", .type = CFG_INT, .max = 9, .flags = CFG_SECRET);
@@ -65,6 +66,8 @@ static void right_values_are_taken_in_normal_form(void **state unused)
 		{&size, "1GiB", "1GiB", 1073741824},
 		{&size, "1TiB", "1TiB", INT64_C(1) << 40},
 		{&address, "127.0.0.1:4000", "127.0.0.1:4000", 0},
+		{&optional, "", "", 0},
+		{&optional, " 127.0.0.1:9 ", "127.0.0.1:9", 0},
 		{&address, "[::1]:65535", "[::1]:65535", 0},
 		{&any_port, "0.0.0.0:0", "0.0.0.0:0", 0},
 		{&addresses, "10.0.0.1:1 , [fe80::1]:2", "10.0.0.1:1,[fe80::1]:2", 0},
