@@ -29,11 +29,11 @@
 static const struct gateway_route gateway_routes[] = {
 	{.method = HTTP_GET,
 		.path = "/",
-		.handle = lists_on_root,
+		.handle = page_on_root,
 		.allow = ALLOW_EVERYBODY,
-		.summary = "What is served here.",
+		.summary = "The web page.",
 		.status = 200,
-		.type = "text/plain"},
+		.type = "text/html"},
 	{.method = HTTP_GET,
 		.path = "/api/v1/executors",
 		.handle = lists_on_executors,
@@ -116,6 +116,13 @@ static const struct gateway_route gateway_routes[] = {
 		.summary = "This description.",
 		.status = 200,
 		.answer = "openapi"},
+	{.method = HTTP_GET,
+		.path = "/page/{name}",
+		.handle = page_on_file,
+		.allow = ALLOW_EVERYBODY,
+		.summary = "A script, a style or a picture of the web page.",
+		.status = 200,
+		.type = "*/*"},
 };
 
 const struct gateway_route *gateway_route_at(unsigned i)

@@ -13,7 +13,10 @@
  *   metrics.c  counters, and the page that shows them
  *   openapi.c  the description of the interface, made of the tables
  *   view.c     a task as JSON for people
+<<<<<<< Updated upstream
  *   done_cache.c  answers about done tasks, which never change
+=======
+ *   page.c     the web page
  */
 #pragma once
 
@@ -271,7 +274,11 @@ void lists_on_judicators(const struct route_match *match, struct http_request *h
 void lists_on_languages(const struct route_match *match, struct http_request *http);
 void lists_on_health(const struct route_match *match, struct http_request *http);
 void lists_on_stats(const struct route_match *match, struct http_request *http);
-void lists_on_root(const struct route_match *match, struct http_request *http);
+
+/* --- page.c --------------------------------------------------------------------------------------------------- */
+
+void page_on_root(const struct route_match *match, struct http_request *http);
+void page_on_file(const struct route_match *match, struct http_request *http);
 
 /* --- done_cache.c ---------------------------------------------------------------------------------------------- */
 

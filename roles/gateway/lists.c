@@ -288,21 +288,3 @@ void lists_on_stats(const struct route_match *match, struct http_request *http)
 {
 	list_start(match, http, LIST_STATS);
 }
-
-void lists_on_root(const struct route_match *match, struct http_request *http)
-{
-	struct visit *v = visit_new(match->arg, http);
-
-	if (v)
-		visit_reply(v, 200, "text/plain; charset=utf-8",
-			STR("Conclave judges programs.\n\n"
-			    "  POST   /api/v1/tasks?wait=10000   submit one, and wait for its "
-			    "verdict\n"
-			    "  GET    /api/v1/tasks              the latest\n"
-			    "  GET    /api/v1/tasks/ID           one of them\n"
-			    "  DELETE /api/v1/tasks/ID           cancel it\n"
-			    "  GET    /api/v1/executors  /api/v1/judicators  /api/v1/languages  "
-			    "/healthz\n\n"
-			    "README.md shows how to begin; roles/gateway/README.md describes the "
-			    "whole interface.\n"));
-}

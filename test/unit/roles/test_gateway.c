@@ -265,8 +265,9 @@ static void client_parse(struct client *c)
 	if (!end)
 		return;
 	length = strcasestr(c->in.data, "\r\nContent-Length:");
-	assert_non_null(length);
-	n = c->is_head ? 0 : strtoul(length + 17, NULL, 10);
+	if (!length)
+		assert_int_equal(atoi(c->in.data + 9), 304);
+	n = c->is_head || !length ? 0 : strtoul(length + 17, NULL, 10);
 	c->head = (struct str){c->in.data, (size_t)(end - c->in.data) + 2};
 	c->body = (struct str){end + 4, n};
 	if (c->in.len >= (size_t)(end + 4 - c->in.data) + n)
@@ -892,8 +893,60 @@ static void lists_the_rest(void **state)
 	assert_int_equal(ask(f, c, "GET", "/healthz", NULL), 200);
 	assert_string_equal(text_of(c, "status"), "ok");
 	assert_int_equal(ask(f, c, "HEAD", "/healthz", NULL), 200);
-	assert_int_equal(ask(f, c, "GET", "/", NULL), 200);
-	assert_true(has_header(c, "Content-Type: text/plain"));
+	client_free(c);
+}
+
+static int ask_again(struct fixture *f, struct client *c, const char *path, const char *tags)
+{
+	char header[256];
+
+	snprintf(header, sizeof(header), "If-None-Match: %s\r\n", tags);
+	client_send(f, c, "GET", path, header, STR_NULL);
+	client_receive(f, c);
+	return c->status;
+}
+
+static void serves_the_page(void **state)
+{
+	static const struct {
+		const char *path, *type, *holds;
+	} rows[] = {
+		{"/", "text/html; charset=utf-8", "<!DOCTYPE html>"},
+		{"/page/page.css", "text/css; charset=utf-8", ":root"},
+		{"/page/main.js", "text/javascript; charset=utf-8", "import"},
+		{"/page/icon.svg", "image/svg+xml", "<svg"},
+	};
+	struct fixture *f = *state;
+	struct client *c = client_new(f);
+	char line[128], tag[64], tags[128];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		size_t n;
+
+		assert_int_equal(ask(f, c, "GET", rows[i].path, NULL), 200);
+		snprintf(line, sizeof(line), "\r\nContent-Type: %s\r\n", rows[i].type);
+		assert_true(has_header(c, line));
+		assert_true(has_header(c, "\r\nCache-Control: no-cache\r\n"));
+		assert_true(has_header(c, "\r\nContent-Security-Policy: default-src 'none'; "));
+		assert_true(has_header(c, "\r\nX-Content-Type-Options: nosniff\r\n"));
+		assert_non_null(memmem(c->body.p, c->body.n, rows[i].holds, strlen(rows[i].holds)));
+		assert_int_equal(sscanf(strcasestr(c->in.data, "\r\nETag: ") + 8, "%63s", tag), 1);
+		n = c->body.n;
+		assert_int_equal(ask(f, c, "HEAD", rows[i].path, NULL), 200);
+		snprintf(line, sizeof(line), "\r\nContent-Length: %zu\r\n", n);
+		assert_true(has_header(c, line));
+		assert_int_equal(ask_again(f, c, rows[i].path, tag), 304);
+		assert_true(has_header(c, tag));
+		assert_true(has_header(c, "\r\nContent-Security-Policy: "));
+		snprintf(tags, sizeof(tags), "\"other\", W/%s", tag);
+		assert_int_equal(ask_again(f, c, rows[i].path, tags), 304);
+		assert_int_equal(ask_again(f, c, rows[i].path, "*"), 304);
+		assert_int_equal(ask_again(f, c, rows[i].path, "\"other\""), 200);
+	}
+	assert_int_equal(ask(f, c, "GET", "/page/nothing.js", NULL), 404);
+	assert_problem(c, 404, "not_found");
+	assert_int_equal(ask(f, c, "GET", "/page/..%2findex.html", NULL), 404);
+	assert_int_equal(ask(f, c, "POST", "/", NULL), 405);
 	client_free(c);
 }
 
@@ -1358,6 +1411,7 @@ int main(void)
 		with(refuses_bad_requests, setup),
 		with(lists_tasks, setup),
 		with(lists_the_rest, setup),
+		with(serves_the_page, setup),
 		with(shows_the_last_hour, setup),
 		with(says_that_nobody_is_there, setup_alone),
 		with(repeats_an_add_with_the_same_id, setup_alone),

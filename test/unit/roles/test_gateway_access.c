@@ -241,6 +241,7 @@ static void each_route_asks_for_its_roles(void **state)
 	} rows[] = {
 		{"GET", "/", NULL, 200, 200, 200, 200},
 		{"GET", "/healthz", NULL, 200, 200, 200, 200},
+		{"GET", "/page/main.js", NULL, 200, 200, 200, 200},
 		{"GET", "/openapi.json", NULL, 200, 200, 200, 200},
 		{"GET", "/metrics", NULL, 401, 403, 200, 200},
 		{"GET", "/api/v1/executors", NULL, 401, 200, 200, 200},
