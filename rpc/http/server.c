@@ -5,19 +5,19 @@
  * A `conn` is one accepted connection, a `listener` one address (an evhtp_t each, because that library's listener is
  * one per context). A connection has at most one request at a time, embedded in it: no pipelining. The states:
  *
- *     IDLE ──request line──▶ HEADER ──headers──▶ BODY ──whole──▶ READY ──end of turn──▶ WAITING ──reply──▶ REPLIED
+ *     IDLE ──first byte────▶ HEADER ──headers──▶ BODY ──whole──▶ READY ──end of turn──▶ WAITING ──reply──▶ REPLIED
  *      ▲                                           │  refused                                                 │
  *      └──────────── flushed, keep-alive ──────────│──────────────────────────────────────────────────────────┘
  *                                                  ▼
- *                                               LINGER (answered; the rest of the body is read and dropped) ──▶ CLOSING
+ *                                               LINGER (answered; what still comes is read and dropped)
  *
  * What the library's traps ask for:
  * - Its hooks run deep inside its parser, where neither the request nor the connection may be freed. So a whole
  *   request only becomes READY there, and the handler is called at the end of the turn; by then the parser has also
  *   given back its input, and whatever is left in it is a second request sent early. Such a connection gets its one
  *   answer with `Connection: close`, since the library would get stuck on the rest.
- * - A refusal from a hook does not stop the parser. It is written at once, with `Connection: close`, our side is shut
- *   down, and what still comes is dropped until the message, the client or LINGER_US ends. Closing at once instead would
+ * - A refusal from a hook does not stop the parser, so it is paused as well. The answer is written at once, with `Connection:
+ *   close`, our side is shut down, and what still comes is dropped until the client or LINGER_US ends. Closing at once instead would
  *   reset the connection under a client that is still sending, and it would never read why.
  * - The library's request buffer stays empty: the body goes into our own block, within the limit. (A form body left in
  *   its buffer would be parsed on the stack, whatever its size.) What all blocks of a server hold is counted where one grows
@@ -25,7 +25,11 @@
  * - The library's read timeout counts silence and runs while a client waits, so it is not used: each state has its own
  *   deadline, from its row. Only its write timeout is, for clients that do not read their answer.
  * - Without evhtp_request_pause() the library keeps reading while a client waits, so a client that leaves (or only shuts
- *   its sending side) is noticed at once, and so is one that sends its next request early: both are "gone".
+ *   its sending side) is noticed at once: it is "gone". What is sent early meanwhile would make the library drop the connection,
+ *   so from a whole message to its answer our own read callback, which is before the library's, drops it.
+ * - A socket that is closed over bytes nobody has read is reset, and a reset takes the answer from a client that has not read it
+ *   yet. So a connection that is to end and has had such bytes ends by LINGER.
+ * - The library tells of a request only when its path is whole. What starts the header's deadline is the first byte.
  *
  * An answer is one writev() of header and body straight to the socket; only what the socket does not take is copied.
  */
@@ -83,7 +87,7 @@ enum conn_state {
 	CONN_WAITING,
 	CONN_REPLIED,
 	CONN_LINGER,
-	CONN_CLOSING,
+	CONN_CLOSING, /* the library is letting go of it */
 };
 
 struct http_request {
@@ -102,7 +106,10 @@ struct conn {
 	struct list link;
 	evhtp_connection_t *ev; /* NULL once the library has let go of it */
 	enum conn_state state;
-	bool overload; /* over connections_max: its first request hears 503 */
+	bool overload;    /* over connections_max: its first request hears 503 */
+	bool dropping;    /* what comes is not read as HTTP */
+	uint64_t dropped; /* bytes behind a message; then the connection ends with its answer */
+	bufferevent_data_cb parse; /* the library's read callback, behind ours */
 	struct timer timer;
 	int64_t deadline_us; /* the timer may be armed for earlier and then looks again */
 	struct defer run;
@@ -178,6 +185,11 @@ static void conn_enter(struct conn *conn, enum conn_state state)
 static struct bufferevent *conn_bev(const struct conn *conn)
 {
 	return evhtp_connection_get_bev(conn->ev);
+}
+
+static struct conn *conn_of(const evhtp_connection_t *ev)
+{
+	return ev->hooks->on_read_arg;
 }
 
 static bool conn_is_flushed(const struct conn *conn)
@@ -298,6 +310,17 @@ static void conn_shut_sending(struct conn *conn)
 	shutdown(conn->ev->sock, SHUT_WR);
 }
 
+/*
+ * The library's pause as its parser sees it: with input left over behind this message it would otherwise "resume" what was never
+ * paused, and print a line about it to stderr for every such request. Reading itself stays enabled, so that a client that leaves is noticed;
+ * parser_go() ends the pause before anything else can happen to the connection but its end.
+ */
+static void parser_stop(struct conn *conn)
+{
+	conn->request.ev->status = EVHTP_RES_PAUSE;
+	conn->ev->flags |= EVHTP_CONN_FLAG_PAUSED;
+}
+
 /* Answers a message that is not whole yet; what is left of it will be dropped. */
 static void conn_refuse_text(struct conn *conn, int status, struct str problem)
 {
@@ -308,6 +331,8 @@ static void conn_refuse_text(struct conn *conn, int status, struct str problem)
 	conn_enter(conn, CONN_LINGER);
 	if (conn_is_flushed(conn))
 		conn_shut_sending(conn);
+	parser_stop(conn);
+	loop_defer(conn->server->loop, &conn->run);
 }
 
 static void conn_refuse(struct conn *conn, int status, const char *code, const char *detail)
@@ -341,11 +366,14 @@ static void request_clear(struct conn *conn)
 
 static void request_begin(struct conn *conn, evhtp_request_t *ev)
 {
-	if (conn->state != CONN_IDLE && conn->state != CONN_REPLIED)
+	bool is_first = conn->state == CONN_IDLE || conn->state == CONN_REPLIED;
+
+	if (!is_first && (conn->state != CONN_HEADER || conn->request.ev))
 		return;
 	request_clear(conn);
 	conn->request.ev = ev;
-	conn_enter(conn, CONN_HEADER);
+	if (is_first)
+		conn_enter(conn, CONN_HEADER);
 }
 
 static evhtp_res hook_path(evhtp_request_t *ev, evhtp_path_t *path, void *arg)
@@ -536,16 +564,73 @@ static evhtp_res hook_read(evhtp_request_t *ev, struct evbuffer *buffer, void *a
 	return EVHTP_RES_OK;
 }
 
-/*
- * The library's pause as its parser sees it: with input left over behind this message it would otherwise "resume" what was never
- * paused, and print a line about it to stderr for every such request. Reading itself stays enabled, so that a client that leaves is noticed;
- * parser_go() ends the pause before anything else can happen to the connection but its end.
- */
-static void parser_stop(struct conn *conn)
+/* --- what comes from the client ---------------------------------------------------------------------------------- */
+
+/* Of a body, for the library, whose limit is above ours; and of what is dropped. */
+static uint64_t body_backstop(const struct http_server *server)
 {
-	conn->request.ev->status = EVHTP_RES_PAUSE;
-	conn->ev->flags |= EVHTP_CONN_FLAG_PAUSED;
+	return 2 * (uint64_t)server->options.body_max + LINGER_BYTES;
 }
+
+static void drop_input(struct conn *conn)
+{
+	struct evbuffer *input = bufferevent_get_input(conn_bev(conn));
+	size_t n = evbuffer_get_length(input);
+
+	conn->dropped += n;
+	evbuffer_drain(input, n);
+}
+
+/* RFC 9112, 2.2: blank lines before a request are to be ignored. The library takes one byte of them at a time and then waits. */
+static void skip_blank_lines(struct evbuffer *input)
+{
+	char c;
+
+	while (evbuffer_copyout(input, &c, 1) == 1 && (c == '\r' || c == '\n'))
+		evbuffer_drain(input, 1);
+}
+
+/* In the place of the library's, so with its argument. */
+static void on_read(struct bufferevent *bev, void *arg)
+{
+	struct conn *conn = conn_of(arg);
+
+	if (conn->dropping) {
+		drop_input(conn);
+		if (conn->dropped > body_backstop(conn->server))
+			evhtp_connection_free(conn->ev);
+		return;
+	}
+	if (conn->state == CONN_IDLE)
+		conn_enter(conn, CONN_HEADER);
+	if (!conn->request.ev)
+		skip_blank_lines(bufferevent_get_input(bev));
+	conn->parse(bev, arg);
+}
+
+static void put_on_read(struct conn *conn)
+{
+	struct bufferevent *bev = conn_bev(conn);
+	bufferevent_data_cb write;
+	bufferevent_event_cb event;
+	void *arg;
+
+	bufferevent_getcb(bev, &conn->parse, &write, &event, &arg);
+	bufferevent_setcb(bev, on_read, write, event, arg);
+}
+
+static void on_message(evhtp_request_t *ev, void *arg)
+{
+	struct conn *conn = conn_of(ev->conn); /* the argument is the listener */
+
+	if (conn->state != CONN_BODY)
+		return;
+	conn_enter(conn, CONN_READY);
+	parser_stop(conn);
+	loop_defer(conn->server->loop, &conn->run);
+}
+
+/* --- the end of the parser's turn ------------------------------------------------------------------------------------ */
 
 /* False when the connection has ended meanwhile (the library does not free a paused one). */
 static bool parser_go(struct conn *conn)
@@ -555,35 +640,21 @@ static bool parser_go(struct conn *conn)
 	return !(conn->ev->flags & EVHTP_CONN_FLAG_FREE_CONN);
 }
 
-/* The message is whole. */
-static void on_message(evhtp_request_t *ev, void *arg)
-{
-	/* The context's argument is the listener; ours hangs from the connection's hooks. */
-	struct conn *conn = evhtp_connection_get_hooks(ev->conn)->on_read_arg;
-
-	if (conn->state == CONN_LINGER) {
-		parser_stop(conn);
-		conn_enter(conn, CONN_CLOSING);
-		if (conn_is_flushed(conn))
-			conn_set_deadline(conn, 0);
-		return;
-	}
-	if (conn->state != CONN_BODY)
-		return;
-	conn_enter(conn, CONN_READY);
-	parser_stop(conn);
-	loop_defer(conn->server->loop, &conn->run);
-}
-
-/* --- the handler's turn ------------------------------------------------------------------------------------------ */
-
-static void run_handler(void *arg)
+/* The message is whole, or it was refused. */
+static void run_message(void *arg)
 {
 	struct conn *conn = arg;
 	struct http_server *server = conn->server;
 
 	if (!parser_go(conn)) {
 		evhtp_connection_free(conn->ev);
+		return;
+	}
+	conn->dropping = true;
+	drop_input(conn);
+	if (conn->state == CONN_LINGER) {
+		if (conn_is_flushed(conn))
+			conn_shut_sending(conn);
 		return;
 	}
 	conn_enter(conn, CONN_WAITING);
@@ -609,7 +680,13 @@ static void conn_lose(struct conn *conn)
 static bool conn_may_stay(const struct conn *conn)
 {
 	return (conn->request.ev->flags & EVHTP_REQ_FLAG_KEEPALIVE) && !conn->server->stopping &&
-	       evbuffer_get_length(bufferevent_get_input(conn_bev(conn))) == 0;
+	       !conn->dropped;
+}
+
+static void conn_linger(struct conn *conn)
+{
+	conn_enter(conn, CONN_LINGER);
+	conn_shut_sending(conn);
 }
 
 void http_request_reply(
@@ -622,7 +699,14 @@ void http_request_reply(
 	CHECK(conn->state == CONN_WAITING);
 	conn_answer(conn, status, content_type, body, keep);
 	conn_enter(conn, CONN_REPLIED);
-	if (!keep)
+	if (conn->dropped) { /* the library's end would be at once */
+		if (conn_is_flushed(conn))
+			conn_linger(conn);
+		return;
+	}
+	if (keep)
+		conn->dropping = false;
+	else
 		ev->flags = (uint16_t)(ev->flags & ~EVHTP_REQ_FLAG_KEEPALIVE);
 	ev->flags |= EVHTP_REQ_FLAG_FINISHED;
 	/* Nothing left to write: the library's own end of a request, now. It frees the request, perhaps the connection. */
@@ -681,10 +765,12 @@ static evhtp_res hook_write(evhtp_connection_t *ev, void *arg)
 {
 	struct conn *conn = arg;
 
-	if (conn->state == CONN_LINGER && conn_is_flushed(conn))
+	if (!conn_is_flushed(conn))
+		return EVHTP_RES_OK;
+	if (conn->state == CONN_LINGER)
 		conn_shut_sending(conn);
-	if (conn->state == CONN_CLOSING && conn_is_flushed(conn))
-		conn_set_deadline(conn, 0);
+	if (conn->state == CONN_REPLIED && conn->dropped)
+		conn_linger(conn);
 	return EVHTP_RES_OK;
 }
 
@@ -764,7 +850,7 @@ static evhtp_res on_post_accept(evhtp_connection_t *ev, void *arg)
 	conn->ev = ev;
 	conn->overload = server->n_conns >= server->options.connections_max;
 	timer_init(&conn->timer, server->loop, on_conn_timer, conn);
-	defer_init(&conn->run, run_handler, conn);
+	defer_init(&conn->run, run_message, conn);
 	list_add_tail(&server->conns, &conn->link);
 	server->n_conns++;
 	setsockopt(ev->sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -773,6 +859,7 @@ static evhtp_res on_post_accept(evhtp_connection_t *ev, void *arg)
 	bufferevent_set_max_single_write(ev->bev, WRITE_BYTES);
 	read_peer(ev->saddr, conn->peer);
 	set_hooks(conn);
+	put_on_read(conn);
 	conn_enter(conn, CONN_IDLE);
 	return EVHTP_RES_OK;
 }
@@ -824,12 +911,6 @@ static unsigned socket_port(int fd)
 	if (ss.ss_family == AF_INET6)
 		return ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
 	return ntohs(((struct sockaddr_in *)&ss)->sin_port);
-}
-
-/* The library's own limit, above ours: it only ends a connection that LINGER is draining. */
-static uint64_t body_backstop(const struct http_server *server)
-{
-	return 2 * (uint64_t)server->options.body_max + LINGER_BYTES;
 }
 
 static void configure(struct listener *listener)

@@ -694,6 +694,41 @@ static void test_slow_header_is_closed(void **state)
 	expect_healthy(f);
 }
 
+/* As a header, not as an idle connection: whatever the piece that came. */
+static void test_slow_request_line_is_closed(void **state)
+{
+	static const char *const pieces[] = {
+		"G", "GET /ec", "GET /echo\r\n", "\r\n", "\r\n\r\nGET"};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
+		struct raw raw = raw_open(f);
+		int64_t start_us = clock_boot_us();
+
+		raw_text(&raw, pieces[i]);
+		raw_await_close(&raw);
+		assert_int_equal(raw.in.len, 0);
+		assert_in_range(clock_boot_us() - start_us, READ_TIMEOUT_US, IDLE_TIMEOUT_US - 1);
+		raw_close(&raw);
+	}
+	expect_healthy(f);
+}
+
+static void test_blank_lines_before_a_request(void **state)
+{
+	struct raw raw = raw_open(*state);
+
+	raw_text(&raw, "\r\n\n\r\nGET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+	expect_status(&raw, 200);
+	again(&raw);
+	raw_text(&raw, "\r\n");
+	raw_pump(&raw);
+	raw_text(&raw, "\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n");
+	expect_status(&raw, 200);
+	expect_text(&raw, "GET /b?");
+	raw_close(&raw);
+}
+
 static void test_idle_connection_is_closed(void **state)
 {
 	struct raw raw = raw_open(*state);
@@ -801,19 +836,60 @@ static void test_body_larger_than_announced(void **state)
 	expect_healthy(f);
 }
 
-static void test_next_request_while_waiting_is_gone(void **state)
+static void test_next_request_while_waiting_is_dropped(void **state)
 {
 	struct fixture *f = *state;
 	struct raw raw = raw_open(f);
 
-	raw_text(&raw, "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n");
+	raw_text(&raw, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
 	pump_until(f, &f->n_handled, 1);
 	raw_text(&raw, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
-	pump_until(f, &f->n_gone, 1);
 	raw_await_close(&raw);
-	assert_int_equal(raw.in.len, 0);
+	expect_status(&raw, 200);
+	expect_text(&raw, "Connection: close");
+	assert_int_equal(f->n_handled, 1);
+	assert_int_equal(f->n_gone, 0);
 	raw_close(&raw);
 	expect_healthy(f);
+}
+
+static void test_next_request_does_not_hide_a_leave(void **state)
+{
+	struct fixture *f = *state;
+	struct raw raw = raw_open(f);
+
+	raw_text(
+		&raw, "GET /wait HTTP/1.1\r\nHost: x\r\n\r\nGET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+	pump_until(f, &f->n_handled, 1);
+	raw_text(&raw, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+	raw_close(&raw);
+	pump_until(f, &f->n_gone, 1);
+	expect_healthy(f);
+}
+
+/* More than one read takes: closing over the rest would reset the connection, and take the answer with it. */
+static void pipeline(struct fixture *f, const char *first, size_t answer_min)
+{
+	struct raw raw = raw_open(f);
+
+	raw_text(&raw, first);
+	for (int i = 0; i < 40000; i++)
+		raw_text(&raw, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+	raw_await_close(&raw);
+	expect_status(&raw, 200);
+	assert_true(raw.in.len > answer_min);
+	assert_int_equal(f->n_handled, 1);
+	raw_close(&raw);
+	f->n_handled = 0;
+	expect_healthy(f);
+	f->n_handled = 0;
+}
+
+static void test_a_megabyte_of_requests_gets_one_answer(void **state)
+{
+	pipeline(*state, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n", 0);
+	pipeline(*state, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n", 0);
+	pipeline(*state, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n", BIG);
 }
 
 /* --- clients that leave --------------------------------------------------------------------------------------- */
@@ -1294,6 +1370,8 @@ int main(void)
 		TEST(test_slow_body_gets_408),
 		TEST(test_dribbled_body_gets_408),
 		TEST(test_slow_header_is_closed),
+		TEST(test_slow_request_line_is_closed),
+		TEST(test_blank_lines_before_a_request),
 		TEST(test_idle_connection_is_closed),
 		TEST(test_too_many_headers),
 		TEST(test_too_long_headers),
@@ -1301,7 +1379,9 @@ int main(void)
 		TEST(test_pipelined_requests_get_one_answer_and_a_close),
 		TEST(test_pipelined_posts_get_one_answer_and_a_close),
 		TEST(test_body_larger_than_announced),
-		TEST(test_next_request_while_waiting_is_gone),
+		TEST(test_next_request_while_waiting_is_dropped),
+		TEST(test_next_request_does_not_hide_a_leave),
+		TEST(test_a_megabyte_of_requests_gets_one_answer),
 		TEST(test_closed_while_waiting),
 		TEST(test_reset_while_waiting),
 		TEST(test_half_closed_while_waiting),
