@@ -58,6 +58,8 @@ struct keeper {
 	struct backoff backoff; /* how long BACKOFF waits the next time */
 	struct output out, err;
 	unsigned restarts;
+	void (*on_change)(void *arg, pid_t pid);
+	void *on_change_arg;
 	void (*on_stopped)(void *arg); /* set by keeper_stop(), until called */
 	void *on_stopped_arg;
 	struct defer stopped; /* STOPPED */
@@ -164,12 +166,19 @@ static void on_hold_poll(void *owner)
 
 /* --- running, and its end ------------------------------------------------------------------------ */
 
+static void report_change(struct keeper *k, pid_t pid)
+{
+	if (k->on_change)
+		k->on_change(k->on_change_arg, pid);
+}
+
 static int enter_running(void *owner)
 {
 	struct keeper *k = owner;
 
 	k->started_us = loop_now_exact_us(k->loop);
 	log_info(k->log, "service-started", "service=%s pid=%d", k->name, (int)child_pid(k->child));
+	report_change(k, child_pid(k->child));
 	return FSM_WAIT;
 }
 
@@ -216,6 +225,7 @@ static void on_exit_child(void *arg, const struct child_exit *exit)
 
 	log_exit(k, exit, lived_us);
 	drop_child(k);
+	report_change(k, -1);
 	if (k->fsm.state == KEEPER_RUNNING)
 		after_death(k, exit, lived_us);
 	else
@@ -274,6 +284,7 @@ static void on_kill_timeout(void *owner)
 
 	log_error(k->log, "service-stuck", "service=%s pid=%d", k->name, (int)child_pid(k->child));
 	drop_child(k);
+	report_change(k, -1);
 	fsm_go(&k->fsm, KEEPER_STOPPED, "kill-timeout");
 }
 
@@ -418,6 +429,8 @@ struct keeper *keeper_new(struct loop *loop, const struct keeper_options *option
 	k->pid_file = mem_strdup(options->pid_file);
 	spec_copy(&k->spawn, &options->spawn);
 	k->stop_timeout_us = options->stop_timeout_us;
+	k->on_change = options->on_change;
+	k->on_change_arg = options->arg;
 	k->backoff = (struct backoff){.min_us = BACKOFF_MIN_US, .max_us = BACKOFF_MAX_US};
 	output_init(&k->out, k->name, k->log, options->pass_fd, LOG_INFO);
 	output_init(&k->err, k->name, k->log, options->pass_fd, LOG_WARN);

@@ -28,6 +28,9 @@ struct keeper_options {
 	/* Borrowed: where the service's lines that are our log lines already go as they are (proc/output.h);
 	 * -1 = to log, wrapped. */
 	int pass_fd;
+	/* When it runs (its pid) and when it has ended (-1); not from keeper_free(), and not the place to call that. NULL = nothing. */
+	void (*on_change)(void *arg, pid_t pid);
+	void *arg;
 };
 
 struct keeper_status {

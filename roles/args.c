@@ -38,6 +38,8 @@ static const struct flag flags[] = {
 	{"--standalone", NULL, NULL, AT(standalone), FLAG_STANDALONE,
 		"One machine, nothing else installed: judicator, executor and gateway together."},
 	{"--version", "-V", NULL, AT(version), 0, "Print the version."},
+	{"--worker", NULL, "N", AT(worker), FLAG_INTERNAL,
+		"Run worker N of the service; the service starts its workers so."},
 };
 
 static bool is_flag(const struct flag *flag, struct str word, bool standalone)

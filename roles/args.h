@@ -11,6 +11,7 @@ struct args {
 	const char *config;  /* -c FILE, or NULL */
 	const char *dir;     /* --dir DIR, or NULL */
 	const char *service; /* --service NAME, or NULL: we are boot */
+	const char *worker;  /* --worker N, or NULL: the service itself */
 	bool standalone, check, sample, man, help, version;
 };
 

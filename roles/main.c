@@ -3,8 +3,8 @@
  * main - the daemons. Built once a program with CONCLAVE_PROGRAM naming its row in the table below; a program is a list
  * of services, and --standalone is another list with a preset of options, on the same path.
  *
- * One executable is two kinds of process: boot, which people start, and the services, which boot starts as the same
- * executable with --service NAME. Adding a service to a program is a row.
+ * One executable is three kinds of process: boot, which people start; the services, which boot starts as the same executable
+ * with --service NAME; and workers, which a service starts with --worker N beside that. Adding a service to a program is a row.
  */
 #include <limits.h>
 #include <signal.h>
@@ -46,11 +46,11 @@ struct program {
 
 static const struct service judicator_services[] = {{"main", &judicator_role}};
 static const struct service executor_services[] = {{"main", &executor_role}};
-static const struct service gateway_services[] = {{"web", &gateway_role}};
+static const struct service gateway_services[] = {{"web", &web_role}};
 static const struct service standalone_services[] = {
 	{"judicator", &judicator_role},
 	{"executor", &executor_role},
-	{"gateway", &gateway_role},
+	{"gateway", &web_role},
 };
 
 static const struct preset standalone_presets[] = {
@@ -300,8 +300,9 @@ static void check_roles(
 	for (size_t i = 0; i < list->n; i++) {
 		const struct role *role = list->services[i].role;
 
-		if (role->check)
-			role->check(cfg, errors);
+		for (; role; role = role->worker)
+			if (role->check)
+				role->check(cfg, errors);
 	}
 }
 
@@ -458,20 +459,33 @@ static int report_errors(const struct program *program, const struct cfg_errors 
 	return BOOT_EXIT_USAGE;
 }
 
+/* False: not a worker of this service. */
+static bool read_worker(const struct service *service, const char *text, unsigned *worker)
+{
+	int64_t number = 0;
+
+	if (text && (!service->role->worker || !str_to_i64(str_from(text), &number) || number < 1 ||
+			    number > SERVICE_WORKERS_MAX))
+		return false;
+	*worker = (unsigned)number;
+	return true;
+}
+
 static int run_service(const struct program *program, const struct args *args, const char *path)
 {
 	const struct service *service = list_find(&program->usual, args->service);
+	unsigned worker = 0;
 
 	if (!service)
 		service = list_find(&program->standalone, args->service);
-	if (!service || !args->config) {
+	if (!service || !args->config || !read_worker(service, args->worker, &worker)) {
 		fprintf(stderr,
 			"%s: --service is for boot: it needs one of this program's "
 			"services and the file that boot made (-c FILE)\n",
 			program->name);
 		return BOOT_EXIT_USAGE;
 	}
-	return service_run(service, args->config, path);
+	return service_run(service, worker, args->config, path);
 }
 
 static int own_path(const struct program *program, char path[PATH_MAX])

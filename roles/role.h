@@ -24,7 +24,11 @@ struct role_env {
 	const char *dir; /* state directory: exists, shared by the services, ours */
 	/* This service's own directory below the run directory: exists, ours, 0700. */
 	const char *run_dir;
-	const char *program; /* path of this executable, to find conclave-box beside it */
+	const char *
+		program; /* path of this executable, to find conclave-box beside it, and to start workers */
+	const char *service; /* the service's name, which its workers share */
+	const char *conf;    /* the file boot generated for it */
+	unsigned worker;     /* 0: the service itself; else its worker of that number */
 	/* Ends the process with exit code; `why` was logged already. For fatal failures after start(). */
 	void (*on_failed)(void *arg, int exit_code);
 	void (*on_stopped)(void *arg);
@@ -35,6 +39,9 @@ struct role {
 	const char *name;    /* "judicator", "executor", "gateway" */
 	const char *summary; /* for --help */
 	unsigned service;    /* enum cfg_service: which options it reads */
+	/* What a process of this service with --worker N is: the service starts and keeps those. NULL = it has none. */
+	const struct role *worker;
+	bool keeps_root; /* it starts processes that prepare as root and then drop by themselves, and serves nobody */
 	/* What no single row of the options can check: adds to errors. Before anything is started, at --check and at each
 	 * reload, so it looks at nothing but cfg. NULL = nothing. */
 	void (*check)(const struct cfg *cfg, struct cfg_errors *errors);
@@ -61,3 +68,4 @@ struct service {
 extern const struct role executor_role;
 extern const struct role gateway_role;
 extern const struct role judicator_role;
+extern const struct role web_role; /* keeps gateway_role's running */

@@ -4,6 +4,9 @@
  *
  *   parse -> log -> loop -> signals -> prepare (root) -> drop privileges -> start -> run -> free
  *
+ * A role that keeps_root starts others: its process drops nothing, but gains no privileges any more and dies with its parent like
+ * all. Its workers go through the same steps, with the worker's role.
+ *
  * The parent-death signal was set by the spawn that made us; dropping privileges clears it and sets it again.
  * Signals are events from the start, so a SIGTERM that comes while the role starts is waiting when the loop runs.
  * A role ends the process in two ways, by on_stopped after stop(), and by on_failed at any time; whichever is
@@ -27,6 +30,8 @@
 
 struct process {
 	const struct service *service;
+	const struct role *role; /* the service's, or its worker's */
+	unsigned worker;
 	const char *conf;
 	pid_t parent;
 	struct cfg *cfg;
@@ -68,7 +73,7 @@ static void on_stop_signal(void *arg, int signum)
 		return; /* impatience is no crash; boot's stop_timeout is the deadline */
 	p->stopping = true;
 	log_info(p->log, "stopping", "signal=%d", signum);
-	p->service->role->stop(p->state);
+	p->role->stop(p->state);
 }
 
 static enum log_level level_of(const struct cfg *cfg)
@@ -88,8 +93,8 @@ static void take_config(struct process *p, struct cfg *fresh)
 	log_set_level(p->log, level_of(p->cfg));
 	log_info(p->log, "reloaded", "changed=%u needs_restart=\"" STR_FMT "\"", changed,
 		STR_ARG(buf_str(&ignored)));
-	if (p->service->role->reload)
-		p->service->role->reload(p->state, p->cfg);
+	if (p->role->reload)
+		p->role->reload(p->state, p->cfg);
 }
 
 static void on_reload_signal(void *arg, int signum unused)
@@ -115,8 +120,8 @@ static int parse(struct process *p)
 	p->cfg = cfg_new();
 	cfg_load_file(p->cfg, p->conf, &errors);
 	/* Boot has checked; whoever starts a service without it gets the same answer. */
-	if (p->service->role->check)
-		p->service->role->check(p->cfg, &errors);
+	if (p->role->check)
+		p->role->check(p->cfg, &errors);
 	if (errors.count == 0)
 		return 0;
 	fprintf(stderr, STR_FMT, STR_ARG(buf_str(&errors.text)));
@@ -138,7 +143,7 @@ static void open_loop(struct process *p, const char *program)
 {
 	struct loop_options options = {0};
 
-	p->log = log_new(STDERR_FILENO, p->service->role->name, level_of(p->cfg));
+	p->log = log_new(STDERR_FILENO, p->role->name, level_of(p->cfg));
 	options.log = p->log;
 	p->loop = loop_new(&options);
 	p->on_term = signal_new(p->loop, SIGTERM, on_stop_signal, p);
@@ -152,6 +157,9 @@ static void open_loop(struct process *p, const char *program)
 		.dir = cfg_str(p->cfg, OPT_boot_dir),
 		.run_dir = p->run_dir,
 		.program = program,
+		.service = p->service->name,
+		.conf = p->conf,
+		.worker = p->worker,
 		.on_failed = on_role_failed,
 		.on_stopped = on_role_stopped,
 		.arg = p,
@@ -165,7 +173,7 @@ static int drop_privileges(struct process *p)
 	bool orphaned = false;
 	int error;
 
-	if (geteuid() == 0 && user_find(name, &user)) {
+	if (geteuid() == 0 && !p->role->keeps_root && user_find(name, &user)) {
 		log_error(p->log, "start-failed",
 			"step=user error=\"boot.user: no such user\" user=\"%s\"", name);
 		return BOOT_EXIT_USAGE;
@@ -198,14 +206,12 @@ static int check_directories(struct process *p)
 
 static int prepare_role(struct process *p)
 {
-	const struct role *role = p->service->role;
-
-	return role->prepare ? role->prepare(&p->env, &p->state) : 0;
+	return p->role->prepare ? p->role->prepare(&p->env, &p->state) : 0;
 }
 
 static int start_role(struct process *p)
 {
-	return p->service->role->start(&p->env, &p->state);
+	return p->role->start(&p->env, &p->state);
 }
 
 static int run(struct process *p)
@@ -218,7 +224,7 @@ static int run(struct process *p)
 static void close_process(struct process *p)
 {
 	if (p->state)
-		p->service->role->free(p->state);
+		p->role->free(p->state);
 	signal_free(p->on_term);
 	signal_free(p->on_int);
 	signal_free(p->on_hup);
@@ -228,9 +234,16 @@ static void close_process(struct process *p)
 	free(p->run_dir);
 }
 
-int service_run(const struct service *service, const char *conf, const char *program)
+int service_run(
+	const struct service *service, unsigned worker, const char *conf, const char *program)
 {
-	struct process p = {.service = service, .conf = conf, .parent = getppid()};
+	struct process p = {
+		.service = service,
+		.role = worker ? service->role->worker : service->role,
+		.worker = worker,
+		.conf = conf,
+		.parent = getppid(),
+	};
 	int rc = parse(&p);
 
 	if (rc) {

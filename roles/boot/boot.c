@@ -122,8 +122,9 @@ static void kill_leftover(struct boot *boot, const char *pid_name)
 {
 	size_t stem = strlen(pid_name) - strlen(".pid");
 	char *path cleanup(mem_freep) = run_path(boot, pid_name, "");
+	/* NAME.N.pid is a worker of NAME, with its service's file. */
 	char *conf cleanup(mem_freep) =
-		mem_printf("%s/%.*s.conf", boot->run_dir, (int)stem, pid_name);
+		mem_printf("%s/%.*s.conf", boot->run_dir, (int)strcspn(pid_name, "."), pid_name);
 	pid_t pid = pidfile_read(path);
 
 	if (pidfile_kill_leftover(path, boot->program, conf))

@@ -80,7 +80,9 @@ static bool is_service(pid_t pid, const char *conf)
 static void add_service(struct view *v, const char *dir, const char *name)
 {
 	char *path cleanup(mem_freep) = mem_printf("%s/%s.pid", dir, name);
-	char *conf cleanup(mem_freep) = mem_printf("%s/%s.conf", dir, name);
+	/* NAME.N is a worker of NAME, with its service's file. */
+	char *conf cleanup(mem_freep) =
+		mem_printf("%s/%.*s.conf", dir, (int)strcspn(name, "."), name);
 	enum lock_state lock = machine_lock_state(path);
 	pid_t pid = pidfile_read(path);
 

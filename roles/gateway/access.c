@@ -10,10 +10,12 @@
  * it keeps a pointer to, the user, stays until the end.
  *
  * Open tasks. Asking the store at each POST how many tasks of a user are not done would cost more than the POST. So a user has an upper
- * bound: what was counted last, plus all that this worker has added since. Only when that would be over the token's
+ * bound: what was counted last, plus all that was added since, by any worker (shared.c). Only when that would be over the token's
  * `open` is the truth asked for, by one search of the user's LOOK_MAX latest tasks; then the bound is what was counted, plus
- * what is being added now, plus what was added since the question was sent. The bound may be too high for a moment, never too low as
- * far as this worker knows; what others have added it sees when it counts, so W workers let through at most W times `open`.
+ * what was being added when the question was sent, plus what was added since. So bound = base + added, and only `base` is ever set.
+ *
+ * Workers do this at the same time and without locks: a place is taken first and given back when it was one too many; what is being
+ * added is counted before what was added, and read after it. The bound may be too high for a moment, never too low.
  */
 #include "roles/gateway/gateway_int.h"
 
@@ -26,9 +28,7 @@
 #define LOOK_MAX 1000
 
 struct access_user {
-	int64_t bound;  /* of its open tasks */
-	int64_t adding; /* let through, not answered yet */
-	uint64_t added; /* let through, ever */
+	struct shared_user *shared;
 	char name[];
 };
 
@@ -45,8 +45,9 @@ static bool bearer_of(struct str header, struct str *secret)
 	return secret->n > 0;
 }
 
-static struct access_user *user_get(struct access *a, const char *name)
+static struct access_user *user_get(struct gateway *g, const char *name)
 {
+	struct access *a = &g->access;
 	struct access_user *user = map_get(&a->users, str_from(name));
 	size_t size = strlen(name) + 1;
 
@@ -54,22 +55,25 @@ static struct access_user *user_get(struct access *a, const char *name)
 		return user;
 	user = mem_alloc(sizeof(*user) + size);
 	memcpy(user->name, name, size);
+	user->shared = shared_user(g->shared, name);
 	map_set(&a->users, str_from(name), user);
 	return user;
 }
 
-static void set_grant(struct access *a, const struct token *token, struct grant *grant)
+static void set_grant(struct gateway *g, const struct token *token, struct grant *grant)
 {
 	*grant = (struct grant){.roles = token->roles, .open_max = token->open_max};
 	if (token->roles & TOKEN_ADMIN)
 		grant->roles = TOKEN_ADMIN | TOKEN_READ | TOKEN_SUBMIT;
-	grant->user = user_get(a, token->user);
+	grant->user = user_get(g, token->user);
 }
 
-static bool rate_refuses(
-	struct gateway *g, struct token *token, struct http_request *http, struct problem *problem)
+static bool rate_refuses(struct gateway *g, const struct token *token, struct http_request *http,
+	struct problem *problem)
 {
-	int64_t wait_us = token_charge(token, loop_now_us(g->loop));
+	int64_t now_us = loop_now_us(g->loop);
+	int64_t wait_us =
+		token_charge(token, shared_bucket(g->shared, token->digest, now_us), now_us);
 	char seconds[24];
 
 	if (!wait_us)
@@ -79,7 +83,7 @@ static bool rate_refuses(
 	http_request_add_header(http, "Retry-After", seconds);
 	problem_set(problem, 429, "rate_exceeded", "",
 		"This token makes more requests than its rate allows. Try again in %s s.", seconds);
-	g->metrics.limited[METRICS_RATE]++;
+	metrics_add(&g->metrics->limited[METRICS_RATE], 1);
 	return true;
 }
 
@@ -87,7 +91,7 @@ bool access_check(struct gateway *g, struct http_request *http, unsigned allow, 
 	struct grant *grant, struct problem *problem)
 {
 	struct access *a = &g->access;
-	struct token *token;
+	const struct token *token;
 	struct str secret;
 
 	*grant = (struct grant){.roles = TOKEN_ADMIN | TOKEN_READ | TOKEN_SUBMIT};
@@ -103,7 +107,7 @@ bool access_check(struct gateway *g, struct http_request *http, unsigned allow, 
 			"known here.");
 		return false;
 	}
-	set_grant(a, token, grant);
+	set_grant(g, token, grant);
 	if (!(grant->roles & (allow | TOKEN_ADMIN))) {
 		problem_set(problem, 403, "role_missing", "",
 			"The token's roles do not include what this needs.");
@@ -138,15 +142,27 @@ bool access_may_change(const struct visit *v, struct str user)
 
 /* --- open tasks ------------------------------------------------------------------------------------------------------ */
 
-static void let_through(struct visit *v)
+static uint32_t *adding_here(struct visit *v)
 {
-	struct access_user *user = v->grant.user;
+	return &v->grant.user->shared->adding[v->g->slot];
+}
 
-	user->bound++;
-	user->adding++;
-	user->added++;
+/* False: the user has no place left, as far as is known. */
+static bool let_through(struct visit *v)
+{
+	struct shared_user *user = v->grant.user->shared;
+	int64_t added;
+
+	__atomic_fetch_add(adding_here(v), 1, __ATOMIC_SEQ_CST);
+	added = __atomic_add_fetch(&user->added, 1, __ATOMIC_SEQ_CST);
 	v->adding = true;
-	v->let_through(v);
+	if (__atomic_load_n(&user->base, __ATOMIC_SEQ_CST) + added <= v->grant.open_max) {
+		v->let_through(v);
+		return true;
+	}
+	__atomic_fetch_sub(&user->added, 1, __ATOMIC_SEQ_CST);
+	access_added(v);
+	return false;
 }
 
 static int64_t count_open(const struct msg_search_reply *reply)
@@ -167,19 +183,17 @@ static int64_t count_open(const struct msg_search_reply *reply)
 static void on_counted(void *arg, struct rpc_answer *answer)
 {
 	struct visit *v = arg;
-	struct access_user *user = v->grant.user;
+	struct shared_user *user = v->grant.user->shared;
 
 	if (answer->failure != RPC_OK) {
 		visit_problem(v, &answer->problem);
 		return;
 	}
-	user->bound =
-		count_open(answer->reply) + v->adding_then + (int64_t)(user->added - v->added_then);
-	if (user->bound < v->grant.open_max) {
-		let_through(v);
+	__atomic_store_n(&user->base, count_open(answer->reply) + v->adding_then - v->added_then,
+		__ATOMIC_SEQ_CST);
+	if (let_through(v))
 		return;
-	}
-	v->g->metrics.limited[METRICS_OPEN]++;
+	metrics_add(&v->g->metrics->limited[METRICS_OPEN], 1);
 	visit_fail(v, 429, "too_many_open",
 		"The user of this token has as many tasks open as it may: %lld. Try again when one "
 		"is done.",
@@ -195,12 +209,10 @@ void access_admit(struct visit *v, void (*fn)(struct visit *v))
 		fn(v);
 		return;
 	}
-	if (user->bound < v->grant.open_max) {
-		let_through(v);
+	if (let_through(v))
 		return;
-	}
-	v->adding_then = user->adding;
-	v->added_then = user->added;
+	v->added_then = __atomic_load_n(&user->shared->added, __ATOMIC_SEQ_CST);
+	v->adding_then = shared_user_adding(user->shared);
 	v->request.search =
 		(struct msg_search_request){.user = str_from(user->name), .limit = LOOK_MAX};
 	ask_start(&v->ask, v->g, RPC_search, &v->request.search, READ_BUDGET_US, on_counted, v);
@@ -209,7 +221,7 @@ void access_admit(struct visit *v, void (*fn)(struct visit *v))
 void access_added(struct visit *v)
 {
 	if (v->adding)
-		v->grant.user->adding--;
+		__atomic_fetch_sub(adding_here(v), 1, __ATOMIC_SEQ_CST);
 	v->adding = false;
 }
 

@@ -7,8 +7,7 @@
  *     client <--HTTP-- visit_reply <-- answer <--- judicator <-- rpc <-- ask, or a watcher <--+
  *
  * The gateway keeps nothing that matters: tasks are in the judicators' store, and when a gateway dies only its connections are
- * lost. One worker is one struct gateway on one loop; none
- * knows of another.
+ * lost. One worker is one struct gateway on one loop. Workers of one service know each other only by the memory they share (shared.c).
  *
  * Stopping: no new connections; whoever waits is answered with the task as it is; what is under way ends by itself. When the last
  * visit is over, or STOP_US later, the server is closed and on_stopped called.
@@ -374,23 +373,22 @@ static int listen_all(struct gateway *g, const struct gateway_options *options)
 		.arg = g,
 	};
 	struct str rest = str_from(options->addresses), piece;
+	int r = http_server_new(g->loop, NULL, &server, &g->server);
 
-	while (str_cut(&rest, ',', &piece)) {
+	for (unsigned i = 0; i < options->n_listen_fds && !r; i++)
+		http_server_listen_fd(g->server, options->listen_fds[i]);
+	while (!r && !options->listen_fds && str_cut(&rest, ',', &piece)) {
 		char *address cleanup(mem_freep) = str_dup(str_trim(piece));
-		int r;
 
 		if (!*address)
 			continue;
-		r = g->server ? http_server_listen(g->server, address)
-			      : http_server_new(g->loop, address, &server, &g->server);
-		if (r) {
+		r = http_server_listen(g->server, address);
+		if (r)
 			log_error(g->log, "listen_failed", "address=%s why=\"%s\"", address,
 				strerror(-r));
-			return r;
-		}
 	}
-	if (g->server)
-		return 0;
+	if (r || http_server_port(g->server))
+		return r;
 	log_error(g->log, "listen_failed", "why=\"gateway.addresses is empty\"");
 	return -EINVAL;
 }
@@ -416,6 +414,24 @@ static void on_stop_deadline(void *arg)
 	loop_defer(g->loop, &g->stopped);
 }
 
+/* With the others, or alone. */
+static int share(struct gateway *g, const struct gateway_options *options)
+{
+	int r = 0;
+
+	g->shared = options->shared;
+	g->slot = options->slot;
+	if (!g->shared) {
+		r = shared_new(1, &g->shared);
+		g->owns_shared = !r;
+	}
+	if (r)
+		log_error(g->log, "start", "why=\"no shared memory: %s\"", strerror(-r));
+	else if (g->owns_shared)
+		shared_set_live(g->shared, g->slot, true);
+	return r;
+}
+
 int gateway_new(struct loop *loop, const struct gateway_options *options, struct gateway **out)
 {
 	struct gateway *g = mem_alloc(sizeof(*g));
@@ -423,6 +439,11 @@ int gateway_new(struct loop *loop, const struct gateway_options *options, struct
 
 	g->loop = loop;
 	g->log = options->log;
+	r = share(g, options);
+	if (r) {
+		free(g);
+		return r;
+	}
 	g->transport = options->transport;
 	g->languages = options->languages;
 	g->wait_us = options->wait_us;
@@ -499,6 +520,8 @@ void gateway_free(struct gateway *g)
 	done_cache_fini(&g->done_cache);
 	access_fini(g);
 	metrics_fini(g);
+	if (g->owns_shared)
+		shared_free(g->shared);
 	buf_fini(&g->openapi);
 	free(g->routes);
 	peers_fini(&g->peers);

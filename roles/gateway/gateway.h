@@ -9,6 +9,7 @@
 #include "rpc/rpc_client.h"
 
 struct gateway;
+struct shared;
 struct tokens;
 
 struct gateway_options {
@@ -16,7 +17,13 @@ struct gateway_options {
 	struct transport *transport; /* borrowed */
 	const char *judicators;      /* "a:1,b:2" */
 	const char *addresses;       /* to serve at, by comma */
-	const char *hosts;           /* further names the Host header may carry, by comma */
+	/* When several workers serve there: one socket an address, in their order, which listen already; taken over. NULL = the
+	 * gateway opens its own. */
+	const int *listen_fds;
+	unsigned n_listen_fds;
+	struct shared *shared; /* borrowed: what the workers have in common; NULL = there is one */
+	unsigned slot;         /* ours in there */
+	const char *hosts;     /* further names the Host header may carry, by comma */
 	const struct map
 		*languages; /* borrowed: the profiles that exist (name -> struct language *) */
 	int64_t body_max;   /* bytes */
@@ -30,7 +37,7 @@ struct gateway_options {
 int gateway_new(
 	struct loop *loop, const struct gateway_options *options, struct gateway **out) must_check;
 unsigned gateway_port(const struct gateway *gateway);
-/* At the start and at SIGHUP: who may do what from the next request on. Moves *tokens in; all buckets are full again. Without
+/* At the start and at SIGHUP: who may do what from the next request on. Moves *tokens in. Without
  * (or with none) everybody may do everything. */
 void gateway_set_tokens(struct gateway *gateway, struct tokens *tokens);
 /* SIGHUP: from the next header or piece of a body on. Harmless when it has stopped. */

@@ -27,6 +27,7 @@
 #include "reactor/loop.h"
 #include "reactor/timer.h"
 #include "roles/gateway/gateway.h"
+#include "roles/gateway/shared.h"
 #include "roles/gateway/tokens.h"
 #include "rpc/http/router.h"
 #include "rpc/http/server.h"
@@ -113,8 +114,7 @@ struct visit {
 	/* access.c */
 	void (*let_through)(struct visit *v);
 	bool adding;
-	int64_t adding_then;
-	uint64_t added_then;
+	int64_t adding_then, added_then;
 
 	unsigned list; /* lists.c */
 
@@ -207,23 +207,52 @@ void access_added(struct visit *v);
 
 enum metrics_limit { METRICS_OPEN, METRICS_RATE, METRICS_LIMITS };
 
+#define METRICS_ROUTES 64 /* as many as the table may have, and one more: no route */
+
 struct metrics_route {
 	uint64_t statuses[METRICS_STATUSES];
 	uint64_t buckets[METRICS_BUCKETS];
-	int64_t us;
+	uint64_t us;
 };
 
+/* What only grows. Words of 64 bits and nothing else: all workers' are added up word by word. */
 struct metrics {
-	struct metrics_route *routes; /* as the table, and one more: no route */
-	unsigned n_routes;
+	struct metrics_route routes[METRICS_ROUTES];
 	uint64_t adds[2]; /* created: no, yes */
 	uint64_t verdicts[VERDICT_N];
 	uint64_t calls[RPC_METHOD_N][METRICS_FAILURES];
 	uint64_t limited[METRICS_LIMITS];
+	uint64_t done_cache[2]; /* was it there: no, yes; this and the rest by metrics_publish() */
+	uint64_t turns, slow_turns;
 };
+
+/* What is so now, likewise. */
+struct metrics_now {
+	uint64_t waiting, body_bytes, done_cache_bytes;
+};
+
+/* A worker's place in shared memory: it writes, everybody reads. */
+struct metrics_slot {
+	struct metrics metrics;
+	struct metrics_now now;
+	uint64_t longest_turn_us;
+};
+
+/* One writer a word, and readers in other processes. */
+static inline void metrics_set(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+static inline void metrics_add(uint64_t *word, uint64_t n)
+{
+	metrics_set(word, *word + n);
+}
 
 void metrics_init(struct gateway *g, unsigned n_routes);
 void metrics_fini(struct gateway *g);
+/* Its worker has ended. */
+void metrics_slot_clear_now(struct metrics_slot *slot);
 void metrics_request(struct gateway *g, unsigned route, int status, int64_t us);
 void metrics_verdict(struct gateway *g, const struct msg_task_view *task);
 void metrics_call(struct gateway *g, enum rpc_method method, enum rpc_failure failure);
@@ -329,7 +358,14 @@ struct gateway {
 	unsigned n_routes;
 	struct buf openapi;
 	struct access access;
-	struct metrics metrics;
+	struct shared *shared; /* with the other workers */
+	bool owns_shared;      /* there are none */
+	unsigned slot;
+	struct metrics *metrics; /* in shared: ours */
+	struct {
+		struct timer timer;
+		uint64_t done_cache[2], turns, slow_turns; /* as they were told the last time */
+	} publish;
 	struct { /* of the request whose handler runs, for its visit */
 		struct grant grant;
 		unsigned route;

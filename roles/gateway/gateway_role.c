@@ -5,9 +5,12 @@
  *   prepare (root)  reads the profiles and tokens: they may be where only root can go
  *   start           the rest, which is what boot.user may see
  *
- * One worker a process.
+ * This is one worker. The service (web_role.c) starts it with what the workers share as descriptors; it takes its place among those that
+ * are sent connections once it serves, and leaves it before it stops to accept.
  */
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cfg/language.h"
@@ -15,6 +18,8 @@
 #include "reactor/base/mem.h"
 #include "roles/boot/user.h"
 #include "roles/gateway/gateway.h"
+#include "roles/gateway/ports.h"
+#include "roles/gateway/shared.h"
 #include "roles/gateway/tokens.h"
 #include "roles/languages.h"
 #include "roles/role.h"
@@ -28,6 +33,9 @@ struct gateway_state {
 	struct map languages; /* owns the profiles */
 	struct tokens tokens; /* until the gateway has them */
 	struct transport *transport;
+	struct shared *shared;
+	int fds[PORTS_ADDRESSES_MAX]; /* the gateway's, until it stops */
+	unsigned n_fds, slot;
 	struct gateway *gateway;
 };
 
@@ -40,6 +48,7 @@ static void state_free(void *state)
 	gateway_free(s->gateway);
 	if (s->transport)
 		s->transport->ops->free(s->transport);
+	shared_free(s->shared);
 	language_map_fini(&s->languages);
 	tokens_fini(&s->tokens);
 	free(s);
@@ -115,6 +124,25 @@ static int prepare(const struct role_env *env, void **state)
 	return 0;
 }
 
+/* What the service has left open for us. */
+static int inherit(struct gateway_state *s, const struct role_env *env)
+{
+	int r = shared_open(PORTS_FD_SHARED, &s->shared);
+
+	close(PORTS_FD_SHARED);
+	s->slot = env->worker - 1;
+	if (!r && s->slot >= shared_n_slots(s->shared))
+		r = -EINVAL;
+	if (!r)
+		r = ports_inherit(cfg_str(env->cfg, OPT_gateway_addresses), s->fds, &s->n_fds);
+	if (r)
+		log_error(env->log, "start",
+			"worker=%u why=\"what the service hands over does not fit: %s\" "
+			"fix=\"if the programs were replaced, restart the service\"",
+			env->worker, strerror(-r));
+	return r;
+}
+
 static int start(const struct role_env *env, void **state)
 {
 	struct gateway_state *s = *state;
@@ -136,9 +164,17 @@ static int start(const struct role_env *env, void **state)
 	if (!s->transport)
 		return FAILED_EXIT;
 	options.transport = s->transport;
+	if (inherit(s, env))
+		return FAILED_EXIT;
+	options.listen_fds = s->fds;
+	options.n_listen_fds = s->n_fds;
+	options.shared = s->shared;
+	options.slot = s->slot;
 	if (gateway_new(env->loop, &options, &s->gateway))
 		return FAILED_EXIT;
 	gateway_set_tokens(s->gateway, &s->tokens);
+	shared_set_live(s->shared, s->slot, true);
+	ports_steer(s->fds, s->n_fds, s->shared);
 	return 0;
 }
 
@@ -153,6 +189,8 @@ static void stop(void *state)
 {
 	struct gateway_state *s = state;
 
+	shared_set_live(s->shared, s->slot, false);
+	ports_steer(s->fds, s->n_fds, s->shared);
 	gateway_stop(s->gateway, on_stopped, s);
 }
 

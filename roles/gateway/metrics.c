@@ -2,8 +2,12 @@
 /*
  * metrics - theory of operation
  *
- * Counters of one worker, in memory, and the page that shows them in Prometheus's text format (0.0.4). A metric is a row of `rows`:
- * name, type, help, and who writes its samples. Counters begin at zero with the process.
+ * Counters, and the page that shows them in Prometheus's text format (0.0.4). A metric is a row of `rows`: name, type, help, and who
+ * writes its samples.
+ *
+ * Workers share a port, so a scrape meets any of them: the page is about all. Each worker counts in its slot of the shared memory
+ * (shared.c), and whoever is asked adds the slots up. Counters so begin at zero with the service, not with a worker. What is counted
+ * elsewhere (turns of the loop, the cache) or is only so now (clients that wait) goes to the slot every PUBLISH_US, and before a page.
  *
  *     GET /metrics --ping--> judicator --executors--> judicator --> the page
  *
@@ -20,6 +24,7 @@
 #include "rpc/task/verdict.h"
 
 #define SCRAPE_BUDGET_US (2 * US_PER_S)
+#define PUBLISH_US (1 * US_PER_S)
 #define TYPE_METRICS "text/plain; version=0.0.4; charset=utf-8"
 
 static const int statuses[METRICS_STATUSES - 1] = {
@@ -49,11 +54,11 @@ static unsigned bucket_index(int64_t us)
 
 void metrics_request(struct gateway *g, unsigned route, int status, int64_t us)
 {
-	struct metrics_route *m = &g->metrics.routes[route];
+	struct metrics_route *m = &g->metrics->routes[route];
 
-	m->statuses[status_index(status)]++;
-	m->buckets[bucket_index(us)]++;
-	m->us += us;
+	metrics_add(&m->statuses[status_index(status)], 1);
+	metrics_add(&m->buckets[bucket_index(us)], 1);
+	metrics_add(&m->us, (uint64_t)us);
 }
 
 void metrics_verdict(struct gateway *g, const struct msg_task_view *task)
@@ -61,12 +66,77 @@ void metrics_verdict(struct gateway *g, const struct msg_task_view *task)
 	enum verdict verdict;
 
 	if (verdict_parse(task->verdict, &verdict))
-		g->metrics.verdicts[verdict]++;
+		metrics_add(&g->metrics->verdicts[verdict], 1);
 }
 
 void metrics_call(struct gateway *g, enum rpc_method method, enum rpc_failure failure)
 {
-	g->metrics.calls[method][failure]++;
+	metrics_add(&g->metrics->calls[method][failure], 1);
+}
+
+/* total has grown since *told. */
+static void publish_more(uint64_t *word, uint64_t *told, uint64_t total)
+{
+	metrics_add(word, total - *told);
+	*told = total;
+}
+
+static void publish(struct gateway *g)
+{
+	struct metrics_slot *slot = shared_slot(g->shared, g->slot);
+	struct loop_stats stats;
+
+	loop_get_stats(g->loop, &stats);
+	publish_more(&g->metrics->turns, &g->publish.turns, stats.turns);
+	publish_more(&g->metrics->slow_turns, &g->publish.slow_turns, stats.slow_turns);
+	for (unsigned i = 0; i < 2; i++)
+		publish_more(&g->metrics->done_cache[i], &g->publish.done_cache[i],
+			g->done_cache.asked[i]);
+	if ((uint64_t)stats.longest_turn_us > slot->longest_turn_us)
+		metrics_set(&slot->longest_turn_us, (uint64_t)stats.longest_turn_us);
+	metrics_set(&slot->now.waiting, g->waiters.count);
+	metrics_set(&slot->now.body_bytes, g->server ? http_server_body_bytes(g->server) : 0);
+	metrics_set(&slot->now.done_cache_bytes, g->done_cache.bytes);
+}
+
+static void on_publish(void *arg)
+{
+	struct gateway *g = arg;
+
+	publish(g);
+	timer_start(&g->publish.timer, PUBLISH_US);
+}
+
+void metrics_slot_clear_now(struct metrics_slot *slot)
+{
+	metrics_set(&slot->now.waiting, 0);
+	metrics_set(&slot->now.body_bytes, 0);
+	metrics_set(&slot->now.done_cache_bytes, 0);
+}
+
+/* --- adding up ------------------------------------------------------------------------------------------------------- */
+
+static void add_words(void *sum, const void *from, size_t size)
+{
+	const uint64_t *word = from;
+	uint64_t *out = sum;
+
+	for (size_t i = 0; i < size / sizeof(*word); i++)
+		out[i] += __atomic_load_n(&word[i], __ATOMIC_RELAXED);
+}
+
+/* Of all workers. */
+static void add_up(const struct shared *shared, struct metrics_slot *sum)
+{
+	for (unsigned i = 0; i < shared_n_slots(shared); i++) {
+		const struct metrics_slot *slot = shared_slot(shared, i);
+		uint64_t longest = __atomic_load_n(&slot->longest_turn_us, __ATOMIC_RELAXED);
+
+		add_words(&sum->metrics, &slot->metrics, sizeof(sum->metrics));
+		add_words(&sum->now, &slot->now, sizeof(sum->now));
+		if (longest > sum->longest_turn_us)
+			sum->longest_turn_us = longest;
+	}
 }
 
 /* --- the page ------------------------------------------------------------------------------------------------------ */
@@ -76,6 +146,7 @@ struct page {
 	const struct visit *v;
 	struct buf *out;
 	const char *name; /* of the metric being written */
+	struct metrics_slot *sum;
 };
 
 static void write_labels_of(struct page *p, const char *suffix, unsigned route)
@@ -88,8 +159,8 @@ static void write_labels_of(struct page *p, const char *suffix, unsigned route)
 
 static void write_requests(struct page *p)
 {
-	for (unsigned route = 0; route < p->g->metrics.n_routes; route++) {
-		const struct metrics_route *m = &p->g->metrics.routes[route];
+	for (unsigned route = 0; route <= p->g->n_routes; route++) {
+		const struct metrics_route *m = &p->sum->metrics.routes[route];
 
 		for (unsigned i = 0; i < METRICS_STATUSES; i++) {
 			if (!m->statuses[i])
@@ -106,8 +177,8 @@ static void write_requests(struct page *p)
 
 static void write_seconds(struct page *p)
 {
-	for (unsigned route = 0; route < p->g->metrics.n_routes; route++) {
-		const struct metrics_route *m = &p->g->metrics.routes[route];
+	for (unsigned route = 0; route <= p->g->n_routes; route++) {
+		const struct metrics_route *m = &p->sum->metrics.routes[route];
 		uint64_t n = 0;
 
 		for (unsigned i = 0; i < ARRAY_SIZE(bounds_us); i++) {
@@ -129,21 +200,21 @@ static void write_seconds(struct page *p)
 static void write_adds(struct page *p)
 {
 	buf_addf(p->out, "%s{created=\"yes\"} %" PRIu64 "\n%s{created=\"no\"} %" PRIu64 "\n",
-		p->name, p->g->metrics.adds[1], p->name, p->g->metrics.adds[0]);
+		p->name, p->sum->metrics.adds[1], p->name, p->sum->metrics.adds[0]);
 }
 
 static void write_verdicts(struct page *p)
 {
 	for (unsigned i = VERDICT_NONE + 1; i < VERDICT_N; i++)
 		buf_addf(p->out, "%s{verdict=\"%s\"} %" PRIu64 "\n", p->name,
-			verdict_name((enum verdict)i), p->g->metrics.verdicts[i]);
+			verdict_name((enum verdict)i), p->sum->metrics.verdicts[i]);
 }
 
 static void write_calls(struct page *p)
 {
 	for (unsigned method = 0; method < RPC_METHOD_N; method++) {
 		for (unsigned failure = 0; failure < METRICS_FAILURES; failure++) {
-			uint64_t n = p->g->metrics.calls[method][failure];
+			uint64_t n = p->sum->metrics.calls[method][failure];
 
 			if (n)
 				buf_addf(p->out, "%s{method=\"%s\",result=\"%s\"} %" PRIu64 "\n",
@@ -156,16 +227,16 @@ static void write_calls(struct page *p)
 static void write_limited(struct page *p)
 {
 	buf_addf(p->out, "%s{limit=\"open\"} %" PRIu64 "\n%s{limit=\"rate\"} %" PRIu64 "\n",
-		p->name, p->g->metrics.limited[METRICS_OPEN], p->name,
-		p->g->metrics.limited[METRICS_RATE]);
+		p->name, p->sum->metrics.limited[METRICS_OPEN], p->name,
+		p->sum->metrics.limited[METRICS_RATE]);
 }
 
 static void write_done_cache(struct page *p)
 {
-	const struct done_cache *cache = &p->g->done_cache;
+	const uint64_t *asked = p->sum->metrics.done_cache;
 
 	buf_addf(p->out, "%s{result=\"hit\"} %" PRIu64 "\n%s{result=\"miss\"} %" PRIu64 "\n",
-		p->name, cache->asked[1], p->name, cache->asked[0]);
+		p->name, asked[1], p->name, asked[0]);
 }
 
 static void write_number(struct page *p, double value)
@@ -175,17 +246,17 @@ static void write_number(struct page *p, double value)
 
 static void write_waiting(struct page *p)
 {
-	write_number(p, p->g->waiters.count);
+	write_number(p, (double)p->sum->now.waiting);
 }
 
 static void write_body_bytes(struct page *p)
 {
-	write_number(p, (double)http_server_body_bytes(p->g->server));
+	write_number(p, (double)p->sum->now.body_bytes);
 }
 
 static void write_done_cache_bytes(struct page *p)
 {
-	write_number(p, (double)p->g->done_cache.bytes);
+	write_number(p, (double)p->sum->now.done_cache_bytes);
 }
 
 static void write_build(struct page *p)
@@ -195,26 +266,27 @@ static void write_build(struct page *p)
 
 static void write_turns(struct page *p)
 {
-	struct loop_stats stats;
-
-	loop_get_stats(p->g->loop, &stats);
-	write_number(p, (double)stats.turns);
+	write_number(p, (double)p->sum->metrics.turns);
 }
 
 static void write_slow_turns(struct page *p)
 {
-	struct loop_stats stats;
-
-	loop_get_stats(p->g->loop, &stats);
-	write_number(p, (double)stats.slow_turns);
+	write_number(p, (double)p->sum->metrics.slow_turns);
 }
 
 static void write_longest_turn(struct page *p)
 {
-	struct loop_stats stats;
+	write_number(p, (double)p->sum->longest_turn_us / US_PER_S);
+}
 
-	loop_get_stats(p->g->loop, &stats);
-	write_number(p, (double)stats.longest_turn_us / US_PER_S);
+static void write_workers(struct page *p)
+{
+	write_number(p, __builtin_popcountll(shared_live(p->g->shared)));
+}
+
+static void write_worker_restarts(struct page *p)
+{
+	write_number(p, (double)shared_restarts(p->g->shared));
 }
 
 static void write_up(struct page *p)
@@ -268,6 +340,9 @@ static const struct {
 		write_verdicts},
 	{"conclave_gateway_waiting_clients", "gauge", "Clients that wait for a task.",
 		write_waiting},
+	{"conclave_gateway_worker_restarts_total", "counter",
+		"Web workers that ended and were started again.", write_worker_restarts},
+	{"conclave_gateway_workers", "gauge", "Web workers that serve.", write_workers},
 	{"conclave_judicator_up", "gauge", "Whether a judicator answered this scrape.", write_up},
 	{"conclave_tasks_pending", "gauge", "Tasks that wait for an executor.", write_pending},
 };
@@ -275,14 +350,17 @@ static const struct {
 static void reply_page(struct visit *v)
 {
 	struct buf body cleanup(buf_fini) = BUF_INIT;
-	struct page page = {.g = v->g, .v = v, .out = &body};
+	struct page page = {.g = v->g, .v = v, .out = &body, .sum = mem_alloc(sizeof(*page.sum))};
 
+	publish(v->g);
+	add_up(v->g->shared, page.sum);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		page.name = rows[i].name;
 		buf_addf(&body, "# HELP %s %s\n# TYPE %s %s\n", rows[i].name, rows[i].help,
 			rows[i].name, rows[i].type);
 		rows[i].write(&page);
 	}
+	free(page.sum);
 	visit_reply(v, 200, TYPE_METRICS, buf_str(&body));
 }
 
@@ -336,12 +414,15 @@ void metrics_on_get(const struct route_match *match, struct http_request *http)
 
 void metrics_init(struct gateway *g, unsigned n_routes)
 {
-	g->metrics.n_routes = n_routes + 1;
-	g->metrics.routes = mem_array(g->metrics.n_routes, sizeof(*g->metrics.routes));
+	CHECK(n_routes < METRICS_ROUTES);
+	g->metrics = &shared_slot(g->shared, g->slot)->metrics;
+	timer_init(&g->publish.timer, g->loop, on_publish, g);
+	if (shared_n_slots(g->shared) > 1)
+		timer_start(&g->publish.timer, PUBLISH_US);
 }
 
 void metrics_fini(struct gateway *g)
 {
-	free(g->metrics.routes);
-	g->metrics.routes = NULL;
+	if (g->metrics)
+		timer_stop(&g->publish.timer);
 }

@@ -193,7 +193,7 @@ static void on_added(void *arg, struct rpc_answer *answer)
 		visit_problem(v, &answer->problem);
 		return;
 	}
-	v->g->metrics.adds[reply->created]++;
+	metrics_add(&v->g->metrics->adds[reply->created], 1);
 	log_info(v->g->log, "add", "id=%s created=%s", v->id.hex, reply->created ? "yes" : "no");
 	v->status = v->keyed && !reply->created ? 200 : 201;
 	write_added(v, reply);

@@ -10,7 +10,8 @@
  * to make one).
  *
  * The bucket is one number, the time at which it would be full again: a request moves it by rate_us / rate_n, and
- * is refused when that would be further away than rate_us. So rate_n requests may come at once after a pause.
+ * is refused when that would be further away than rate_us. So rate_n requests may come at once after a pause. It lies in memory
+ * that all workers share (shared.c), hence the atomic exchange.
  */
 /* First: OpenSSL has a parameter that is called `unused`, which is an attribute with us. */
 #include <openssl/crypto.h>
@@ -320,10 +321,10 @@ void tokens_fini(struct tokens *tokens)
 
 /* --- use -------------------------------------------------------------------------------------------------------------- */
 
-struct token *tokens_find(const struct tokens *tokens, struct str secret)
+const struct token *tokens_find(const struct tokens *tokens, struct str secret)
 {
 	unsigned char digest[SHA256_DIGEST_LENGTH];
-	struct token *found = NULL;
+	const struct token *found = NULL;
 
 	SHA256((const unsigned char *)secret.p, secret.n, digest);
 	for (unsigned i = 0; i < tokens->n; i++) {
@@ -333,16 +334,21 @@ struct token *tokens_find(const struct tokens *tokens, struct str secret)
 	return found;
 }
 
-int64_t token_charge(struct token *token, int64_t now_us)
+int64_t token_charge(const struct token *token, int64_t *full_at_us, int64_t now_us)
 {
-	int64_t at_us = token->full_at_us > now_us ? token->full_at_us : now_us, wait_us;
+	int64_t before_us = __atomic_load_n(full_at_us, __ATOMIC_RELAXED), at_us;
 
 	if (!token->rate_n)
 		return 0;
-	at_us += token->rate_us / token->rate_n;
-	wait_us = at_us - now_us - token->rate_us;
-	if (wait_us > 0)
-		return wait_us;
-	token->full_at_us = at_us;
+	do {
+		at_us = before_us > now_us ? before_us : now_us;
+		/* It never is further away, unless the token had a slower rate before. */
+		if (at_us > now_us + token->rate_us)
+			at_us = now_us + token->rate_us;
+		at_us += token->rate_us / token->rate_n;
+		if (at_us > now_us + token->rate_us)
+			return at_us - now_us - token->rate_us;
+	} while (!__atomic_compare_exchange_n(
+		full_at_us, &before_us, at_us, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	return 0;
 }

@@ -33,7 +33,6 @@ struct token {
 	unsigned char digest[TOKEN_DIGEST];
 	int64_t rate_n, rate_us; /* so many requests in so long a time; 0 = without limit */
 	int64_t open_max;        /* 0 = without limit */
-	int64_t full_at_us;      /* loop time at which the bucket is full again */
 };
 
 struct tokens {
@@ -48,6 +47,7 @@ void tokens_load(const char *path, unsigned owner, struct tokens *out, struct cf
 void tokens_fini(struct tokens *tokens); /* idempotent */
 
 /* The token whose digest is that of `secret`, or NULL. Takes as long for each. */
-struct token *tokens_find(const struct tokens *tokens, struct str secret);
-/* One request more: 0 when it is within the rate, else how long to wait. */
-int64_t token_charge(struct token *token, int64_t now_us);
+const struct token *tokens_find(const struct tokens *tokens, struct str secret);
+/* One request more: 0 when it is within the rate, else how long to wait. *full_at_us, the loop time at which the bucket is full
+ * again, may be shared with other processes; it begins as 0. */
+int64_t token_charge(const struct token *token, int64_t *full_at_us, int64_t now_us);

@@ -37,8 +37,18 @@ for service in $SERVICES; do
 	check "$service.pid is private" is "$(mode "$run/$service.pid")" 600
 	check "$service has its run directory" is "$(mode "$run/$service")" 700
 	check "$service may gain no privileges" grep -q '^NoNewPrivs:[[:space:]]*1' "/proc/$pid/status"
-	if [ "$(id -u)" = 0 ]; then
+	if [ "$(id -u)" = 0 ] && [ "$service" != gateway ]; then # which only starts its workers
 		check "$service has dropped root" uids_are "$pid" "$(id -u nobody)"
+	fi
+done
+for worker in $WORKERS; do
+	pid=$(pid_in "$run/$worker.pid")
+	check "$worker is the gateway's child" \
+		is "$(awk '/^PPid/ {print $2}' "/proc/$pid/status")" "$(pid_in "$run/gateway.pid")"
+	check "$worker.pid is private" is "$(mode "$run/$worker.pid")" 600
+	check "$worker may gain no privileges" grep -q '^NoNewPrivs:[[:space:]]*1' "/proc/$pid/status"
+	if [ "$(id -u)" = 0 ]; then
+		check "$worker has dropped root" uids_are "$pid" "$(id -u nobody)"
 	fi
 done
 check "the secret is private" is "$(mode "$state/secret")" 600

@@ -7,7 +7,7 @@ state=$DIR/state run=$DIR/state/run
 # The order in which the services ended, out of boot's log.
 ends()
 {
-	grep -oE 'event=service-exited service=[a-z]+' "$DIR/$1.log" | sed 's/.*=//' | tr '\n' ' '
+	grep -oE 'role=boot event=service-exited service=[a-z]+' "$DIR/$1.log" | sed 's/.*=//' | tr '\n' ' '
 }
 
 for signal in TERM INT; do
@@ -20,10 +20,10 @@ for signal in TERM INT; do
 	stop "$signal" "$signal"
 	check "SIG$signal, more than once: exit status 0" [ "$status" = 0 ]
 	check "SIG$signal: reverse order" [ "$(ends "$signal")" = "gateway executor judicator " ]
-	check "SIG$signal: all ended by themselves, with status 0" \
-		[ "$(grep -c 'event=service-exited .* exit_code=0 ' "$DIR/$signal.log")" = 3 ]
+	check "SIG$signal: all ended by themselves, workers too, with status 0" \
+		[ "$(grep -c 'event=service-exited .* exit_code=0 ' "$DIR/$signal.log")" = 5 ]
 	check "SIG$signal: no process is left" has_no_process "$run"
-	for service in $SERVICES; do
+	for service in $SERVICES $WORKERS; do
 		check "SIG$signal: $service.pid says -1" [ "$(pid_in "$run/$service.pid")" = -1 ]
 	done
 	check "SIG$signal: boot.lock says -1" [ "$(pid_in "$run/boot.lock")" = -1 ]

@@ -17,7 +17,7 @@ check "or read a profile" [ "$(stat -c '%a %u' "$clone/cfg/languages/c.ini")" = 
 
 BIN=$clone/build/private/bin
 judge_start
-for service in $SERVICES; do
+for service in judicator executor $WORKERS; do
 	check "$service runs as boot.user" not grep -q '^Uid:[[:space:]]*0' "/proc/$(pid_in "$run/$service.pid")/status"
 done
 judged "a task is judged" \

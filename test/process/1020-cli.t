@@ -112,7 +112,7 @@ check "what is done cannot be, 2" says 2 'task_done' cancel "$(sed -n '1s/.*  //
 
 # --- this machine ----------------------------------------------------------------------------------------------------
 check "services" says 0 '^gateway +running +[0-9]+' services --dir "$state"
-check "services as JSON" eval 'cli 0 services --dir "$state" --json && jq -e "[.services[] | select(.state == \"running\")] | length == 4" "$out"'
+check "services as JSON" eval 'cli 0 services --dir "$state" --json && jq -e "[.services[] | select(.state == \"running\")] | length == 6" "$out"'
 start hold "$BIN/conclave" hold gateway --dir "$state"
 check "hold says so" wait_until "$ANSWER_S" logged hold 'gateway is held'
 gateway=$(pid_in "$run/gateway.pid")

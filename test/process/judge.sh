@@ -37,7 +37,7 @@ slots=2 # of the executor: set it before the start
 judge_again()
 {
 	start boot "$BIN/judicator" --standalone --dir "$state" --judicator.address="127.0.0.1:$judicator_port" \
-		--gateway.addresses="127.0.0.1:$gateway_port" --executor.box=ns --executor.slots="$slots" "$@"
+		--gateway.addresses="127.0.0.1:$gateway_port" --gateway.workers=2 --executor.box=ns --executor.slots="$slots" "$@"
 }
 
 # api PATH [CURL-ARGUMENT...] : the body; fails on a status that is not 2xx.

@@ -165,12 +165,12 @@ has_argument()
 }
 
 # is_serving RUN SERVICE : the pid file names a living process, it is that service's, and it has come so far that it
-# heeds signals and has dropped its privileges.
+# heeds signals and has dropped its privileges. NAME.N is worker N of the service.
 is_serving()
 {
 	local pid
 	pid=$(pid_in "$1/$2.pid")
-	[ "$pid" -gt 1 ] && has_argument "$pid" "$1/$2.conf" &&
+	[ "$pid" -gt 1 ] && has_argument "$pid" "$1/${2%%.*}.conf" &&
 		grep -q '^NoNewPrivs:[[:space:]]*1' "/proc/$pid/status"
 }
 
@@ -214,15 +214,16 @@ standalone()
 	fi
 	start "$name" "$BIN/judicator" --standalone --dir "$state" \
 		--judicator.address="127.0.0.1:$judicator_port" \
-		--gateway.addresses="127.0.0.1:$gateway_port" --executor.box=none "$@"
+		--gateway.addresses="127.0.0.1:$gateway_port" --gateway.workers=2 --executor.box=none "$@"
 }
 
 SERVICES="judicator executor gateway" # of standalone, in start order
+WORKERS="gateway.1 gateway.2"         # of the gateway
 
 all_serving()
 {
 	local service
-	for service in $SERVICES; do
+	for service in $SERVICES $WORKERS; do
 		is_serving "$1" "$service" || return 1
 	done
 }

@@ -35,6 +35,8 @@ struct fixture {
 	struct keeper *keeper;
 	unsigned stopped;
 	bool free_when_stopped;
+	unsigned changes;
+	pid_t last_change;
 };
 
 static void sink(void *arg, enum log_level level, const char *line)
@@ -92,6 +94,14 @@ static int teardown(void **state)
 	return 0;
 }
 
+static void on_change(void *arg, pid_t pid)
+{
+	struct fixture *f = arg;
+
+	f->changes++;
+	f->last_change = pid;
+}
+
 static void keep(struct fixture *f, const char *script)
 {
 	const char *const argv[] = {"/bin/sh", "-c", script, NULL};
@@ -103,6 +113,8 @@ static void keep(struct fixture *f, const char *script)
 		.stop_timeout_us = 5 * US_PER_S,
 		.log = f->log,
 		.pass_fd = -1,
+		.on_change = on_change,
+		.arg = f,
 	};
 
 	f->keeper = keeper_new(f->loop, &options);
@@ -194,6 +206,28 @@ static void late_death_restarts_at_once(void **state)
 	assert_int_equal(pidfile_read(f->pid_file), second);
 	assert_true(has_logged(f, "event=service-exited service=web"));
 	assert_true(has_logged(f, "signal=9 lived_ms=1000"));
+}
+
+static void tells_each_change(void **state)
+{
+	struct fixture *f = *state;
+	pid_t first;
+
+	keep(f, "exec sleep 1000");
+	first = running(f);
+	assert_int_equal(f->changes, 1);
+	assert_int_equal(f->last_change, first);
+	kill_one(first);
+	turn_until(f, is_in(f, "backoff"));
+	assert_int_equal(f->changes, 2);
+	assert_int_equal(f->last_change, -1);
+	loop_advance_us(f->loop, 121 * US_PER_MS);
+	assert_int_equal(f->changes, 3);
+	assert_int_equal(f->last_change, running(f));
+	keeper_stop(f->keeper, on_stopped, f);
+	turn_until(f, f->stopped);
+	assert_int_equal(f->changes, 4);
+	assert_int_equal(f->last_change, -1);
 }
 
 /* 100 ms doubling to 30 s, each with its jitter of 20 %. */
@@ -472,6 +506,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(starts_on_the_next_turn, setup, teardown),
 		cmocka_unit_test_setup_teardown(lock_is_free_while_running, setup, teardown),
 		cmocka_unit_test_setup_teardown(late_death_restarts_at_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(tells_each_change, setup, teardown),
 		cmocka_unit_test_setup_teardown(early_deaths_back_off, setup, teardown),
 		cmocka_unit_test_setup_teardown(long_life_resets_the_backoff, setup, teardown),
 		cmocka_unit_test_setup_teardown(fenced_takes_the_longest_backoff, setup, teardown),

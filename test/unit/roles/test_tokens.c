@@ -101,20 +101,20 @@ static void tells_all_at_once_and_no_secret(void **state unused)
 static void buckets_hold_one_unit(void **state unused)
 {
 	struct token token = {.rate_n = 2, .rate_us = US_PER_S}, free = {0};
-	int64_t now_us = 1000 * US_PER_S;
+	int64_t now_us = 1000 * US_PER_S, full_at_us = 0;
 
-	assert_int_equal(token_charge(&token, now_us), 0);
-	assert_int_equal(token_charge(&token, now_us), 0);
-	assert_int_equal(token_charge(&token, now_us), US_PER_S / 2);
-	assert_int_equal(token_charge(&token, now_us + US_PER_S / 2 - 1), 1);
-	assert_int_equal(token_charge(&token, now_us + US_PER_S / 2), 0);
-	assert_int_not_equal(token_charge(&token, now_us + US_PER_S / 2), 0);
+	assert_int_equal(token_charge(&token, &full_at_us, now_us), 0);
+	assert_int_equal(token_charge(&token, &full_at_us, now_us), 0);
+	assert_int_equal(token_charge(&token, &full_at_us, now_us), US_PER_S / 2);
+	assert_int_equal(token_charge(&token, &full_at_us, now_us + US_PER_S / 2 - 1), 1);
+	assert_int_equal(token_charge(&token, &full_at_us, now_us + US_PER_S / 2), 0);
+	assert_int_not_equal(token_charge(&token, &full_at_us, now_us + US_PER_S / 2), 0);
 	now_us += 100 * US_PER_S; /* no more than two, however long the pause */
-	assert_int_equal(token_charge(&token, now_us), 0);
-	assert_int_equal(token_charge(&token, now_us), 0);
-	assert_int_not_equal(token_charge(&token, now_us), 0);
+	assert_int_equal(token_charge(&token, &full_at_us, now_us), 0);
+	assert_int_equal(token_charge(&token, &full_at_us, now_us), 0);
+	assert_int_not_equal(token_charge(&token, &full_at_us, now_us), 0);
 	for (unsigned i = 0; i < 1000; i++)
-		assert_int_equal(token_charge(&free, now_us), 0);
+		assert_int_equal(token_charge(&free, &full_at_us, now_us), 0);
 }
 
 static unsigned load(const char *path, unsigned owner, char problem[256])
