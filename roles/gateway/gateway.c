@@ -95,6 +95,16 @@ static const struct gateway_route gateway_routes[] = {
 		.status = 200,
 		.answer = "task_view"},
 	{.method = HTTP_GET,
+		.path = TASKS_PATH "/{id}/files/{name*}",
+		.handle = files_on_get,
+		.allow = ALLOW_ANY,
+		.summary = "The bytes of what belongs to a task: compile/NAME, execute/NAME "
+			   "(submitted files, the source, archive.zip), compile/stdout, "
+			   "compile/stderr, cases/N/input, cases/N/expected, cases/N/stdout, "
+			   "cases/N/stderr.",
+		.status = 200,
+		.type = "application/octet-stream"},
+	{.method = HTTP_GET,
 		.path = "/healthz",
 		.handle = lists_on_health,
 		.allow = ALLOW_EVERYBODY,

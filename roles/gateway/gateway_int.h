@@ -7,6 +7,7 @@
  *   visit.c    one HTTP request while it is worked on: its parameters, its answer
  *   ask.c      one question to the judicators, repeated until one answers
  *   tasks.c    POST, GET and DELETE of tasks
+ *   files.c    the bytes of what belongs to a task
  *   waiters.c  clients that wait for a task to be done
  *   lists.c    what else can be looked at: executors, judicators, languages, health
  *   access.c   who may do what: tokens, rates, open tasks
@@ -275,6 +276,12 @@ void tasks_reply(struct visit *v, struct str body);
 /* Nobody can tell how the task is: a POST answers what it knows, others the problem. */
 void tasks_reply_unknown(struct visit *v, const struct problem *problem);
 void tasks_reply_missing(struct visit *v);
+/* The {id} of the path into v->id. False when answered. */
+bool tasks_read_id(struct visit *v, const struct route_match *match);
+
+/* --- files.c --------------------------------------------------------------------------------------------------- */
+
+void files_on_get(const struct route_match *match, struct http_request *http);
 
 /* --- waiters.c ------------------------------------------------------------------------------------------------ */
 

@@ -30,7 +30,7 @@ static const struct problem_row {
 	      "repeated_parameter,unknown_field,unknown_parameter,wrong_type"},
 	{401, "token_unknown"},
 	{403, "role_missing,user_forbidden"},
-	{404, "not_found,task_unknown"},
+	{404, "file_unknown,not_found,task_unknown"},
 	{405, "method_not_allowed"},
 	{408, "request_timeout"},
 	{409, "task_conflict,task_done"},
@@ -462,6 +462,7 @@ static void write_path_params(struct json_writer *w, const char *path)
 		if (piece.n < 2 || piece.p[0] != '{')
 			continue;
 		snprintf(name, sizeof(name), STR_FMT, (int)piece.n - 2, piece.p + 1);
+		name[strcspn(name, "*")] = '\0';
 		write_param(w, "path", name, TEXT, "Part of the path.");
 	}
 }
@@ -554,6 +555,18 @@ static void write_operation(struct json_writer *w, const struct gateway_route *r
 	json_end_object(w);
 }
 
+/* {name*} is ours. */
+static void begin_path(struct json_writer *w, const char *path)
+{
+	struct buf text cleanup(buf_fini) = BUF_INIT;
+
+	for (; *path; path++) {
+		if (*path != '*')
+			buf_add_char(&text, *path);
+	}
+	begin(w, text.data);
+}
+
 /* The rows of a path stand together. */
 static void write_paths(struct json_writer *w)
 {
@@ -565,7 +578,7 @@ static void write_paths(struct json_writer *w)
 		if (!open || strcmp(open, row->path) != 0) {
 			if (open)
 				json_end_object(w);
-			begin(w, row->path);
+			begin_path(w, row->path);
 			open = row->path;
 		}
 		write_operation(w, row);

@@ -268,8 +268,7 @@ void tasks_on_post(const struct route_match *match, struct http_request *http)
 
 /* --- GET and DELETE of one --------------------------------------------------------------------------------------------- */
 
-/* False when answered. */
-static bool read_id(struct visit *v, const struct route_match *match)
+bool tasks_read_id(struct visit *v, const struct route_match *match)
 {
 	if (id_parse(match->params[0], &v->id))
 		return true;
@@ -298,7 +297,7 @@ void tasks_on_get(const struct route_match *match, struct http_request *http)
 	char wait[16];
 	const struct query_param params[] = {{"wait", wait, sizeof(wait)}};
 
-	if (!v || !read_id(v, match))
+	if (!v || !tasks_read_id(v, match))
 		return;
 	if (!query_read(http, params, ARRAY_SIZE(params), &problem) ||
 		!query_wait(wait, &v->wait_us, &problem)) {
@@ -347,7 +346,7 @@ void tasks_on_delete(const struct route_match *match, struct http_request *http)
 	struct visit *v = visit_new(match->arg, http);
 	struct problem problem = {0};
 
-	if (!v || !read_id(v, match))
+	if (!v || !tasks_read_id(v, match))
 		return;
 	if (!query_read(http, NULL, 0, &problem)) {
 		visit_problem(v, &problem);

@@ -3,7 +3,7 @@
  * http/router - which row of a table a request belongs to.
  *
  * Paths are compared segment by segment, exactly, as sent: "/tasks" is neither "/tasks/" nor "/tasksX", and "%2e" is not a
- * dot. A {name} takes one whole segment that is not empty. Rows are tried in order, so a literal row stands before the
+ * dot. A {name} takes one whole segment that is not empty, a {name*} at the end of a row all that is left, if there is something. Rows are tried in order, so a literal row stands before the
  * {name} it would also match. If some row has the path but none the method, the answer is 405 with every method that would do.
  */
 #include "rpc/http/router.h"
@@ -26,18 +26,28 @@ static bool segment_is_param(struct str segment)
 	return segment.n >= 2 && segment.p[0] == '{' && segment.p[segment.n - 1] == '}';
 }
 
+static bool segment_is_rest(struct str segment)
+{
+	return segment_is_param(segment) && segment.p[segment.n - 2] == '*';
+}
+
 static bool path_matches(const char *pattern, struct str path, struct route_match *match)
 {
 	struct str rest = str_from(pattern), want, have;
 	unsigned n = 0;
 
 	while (str_cut(&rest, '/', &want)) {
+		CHECK(n < ROUTE_PARAMS_MAX);
+		if (segment_is_rest(want)) {
+			CHECK(!rest.p);
+			match->params[n] = path;
+			return path.n > 0;
+		}
 		if (!str_cut(&path, '/', &have))
 			return false;
 		if (segment_is_param(want)) {
 			if (!have.n)
 				return false;
-			CHECK(n < ROUTE_PARAMS_MAX);
 			match->params[n++] = have;
 		} else if (!str_eq(want, have)) {
 			return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * http/router - a table of routes -> handlers: exact path segments and {name} parameters; the right 404 and 405 (with Allow). HEAD is served by GET's
+ * http/router - a table of routes -> handlers: exact path segments, {name} parameters, and {name*} for the rest of a path; the right 404 and 405 (with Allow). HEAD is served by GET's
  * row. Dispatch by row: a new route is a row.
  */
 #pragma once

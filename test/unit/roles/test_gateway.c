@@ -950,6 +950,118 @@ static void serves_the_page(void **state)
 	client_free(c);
 }
 
+/* --- files ------------------------------------------------------------------------------------------------------------------- */
+
+/* After the judge: RESULT has the outputs. */
+static const struct {
+	const char *name;
+	int status;
+	const char *bytes; /* NULL: none, by code file_unknown */
+	size_t n;
+	const char *called;
+} file_rows[] = {
+	{"compile/main.c", 200, "int main;", 9, "main.c"},
+	{"compile/a%20b%0A%c3%a9.txt", 200, "\xff\0", 2, "a%20b%0A%C3%A9.txt"},
+	{"compile/dir/deep.h", 200, "", 0, "deep.h"},
+	{"compile/dir%2Fdeep.h", 200, "", 0, "deep.h"},
+	{"compile/stdout", 200, "", 0, "stdout"},
+	{"execute/data", 200, "data", 4, "data"},
+	{"cases/0/input", 200, "1 2", 3, "input"},
+	{"cases/0/expected", 200, "3", 1, "expected"},
+	{"cases/0/stdout", 200, "3\n", 2, "stdout"},
+	{"cases/1/stdout", 200, "\xff\0", 2, "stdout"},
+	{"c%61ses/1/input", 200, "\x80", 1, "input"},
+	{"cases/1/expected", 404, NULL, 0, NULL},
+	{"cases/0/stderr", 404, NULL, 0, NULL}, /* this result has none */
+	{"cases/2/input", 404, NULL, 0, NULL},
+	{"cases/00/input", 404, NULL, 0, NULL},
+	{"cases/+0/input", 404, NULL, 0, NULL},
+	{"cases/0", 404, NULL, 0, NULL},
+	{"cases/0/", 404, NULL, 0, NULL},
+	{"cases//input", 404, NULL, 0, NULL},
+	{"cases/0/input/", 404, NULL, 0, NULL},
+	{"compile", 404, NULL, 0, NULL},
+	{"compile/", 404, NULL, 0, NULL},
+	{"compile/main", 404, NULL, 0, NULL},
+	{"compile/main.c%00", 404, NULL, 0, NULL},
+	{"compile/./main.c", 404, NULL, 0, NULL},
+	{"compile/../compile/main.c", 404, NULL, 0, NULL},
+	{"compile//main.c", 404, NULL, 0, NULL},
+	{"compile/main%2ec%", 404, NULL, 0, NULL},
+	{"compile/main%2", 404, NULL, 0, NULL},
+	{"compile/main%252ec", 404, NULL, 0, NULL}, /* once */
+	{"compile/archive.zip", 404, NULL, 0, NULL},
+	{"compile/main.cpp", 404, NULL, 0, NULL}, /* no source, but files */
+	{"execute/main.c", 404, NULL, 0, NULL},
+	{"../../../etc/passwd", 404, NULL, 0, NULL},
+	{"%2fetc%2fpasswd", 404, NULL, 0, NULL},
+};
+
+static void serves_what_belongs_to_a_task(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c = client_new(f);
+	char base[128], path[256], line[128];
+
+	assert_int_equal(
+		ask(f, c, "POST", "/api/v1/tasks",
+			"{\"language\":\"cpp\",\"compile\":{\"files\":["
+			"{\"name\":\"main.c\",\"content\":\"int main;\"},"
+			"{\"name\":\"a b\\n\\u00e9.txt\",\"content\":{\"base64\":\"/wA=\"}},"
+			"{\"name\":\"dir/deep.h\",\"content\":\"\"}]},"
+			"\"execute\":{\"files\":[{\"name\":\"data\",\"content\":\"data\"}]},"
+			"\"cases\":[{\"input\":\"1 2\",\"expected\":\"3\"},"
+			"{\"input\":{\"base64\":\"gA==\"}}]}"),
+		201);
+	task_path(c, base, "/files/");
+	snprintf(path, sizeof(path), "%scases/0/stdout", base);
+	assert_int_equal(ask(f, c, "GET", path, NULL), 404); /* not yet */
+	judge_all(f);
+	for (size_t i = 0; i < ARRAY_SIZE(file_rows); i++) {
+		snprintf(path, sizeof(path), "%s%s", base, file_rows[i].name);
+		ask(f, c, "GET", path, NULL);
+		if (c->status != file_rows[i].status)
+			fail_msg("%s: %d", file_rows[i].name, c->status);
+		if (!file_rows[i].bytes) {
+			assert_problem(c, 404, "file_unknown");
+			continue;
+		}
+		assert_int_equal(c->body.n, file_rows[i].n);
+		assert_memory_equal(c->body.p, file_rows[i].bytes, c->body.n);
+		assert_true(has_header(c, "Content-Type: application/octet-stream\r\n"));
+		assert_true(has_header(c, "X-Content-Type-Options: nosniff\r\n"));
+		snprintf(line, sizeof(line),
+			"Content-Disposition: attachment; filename*=UTF-8''%s\r\n",
+			file_rows[i].called);
+		assert_true(has_header(c, line));
+	}
+	snprintf(path, sizeof(path), "%scases/0/input", base);
+	assert_int_equal(ask(f, c, "HEAD", path, NULL), 200);
+	assert_true(has_header(c, "Content-Length: 3\r\n"));
+	snprintf(path, sizeof(path), "%scases/0/input?x=1", base);
+	assert_int_equal(ask(f, c, "GET", path, NULL), 400);
+	assert_int_equal(ask(f, c, "GET", "/api/v1/tasks/abc/files/compile/x", NULL), 400);
+	ask(f, c, "GET", "/api/v1/tasks/0123456789abcdef01234567/files/compile/x", NULL);
+	assert_problem(c, 404, "task_unknown");
+	client_free(c);
+}
+
+/* The source stands under the file name of its language; an archive under its own. */
+static void serves_a_source(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c = client_new(f);
+	char path[128];
+
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks",
+				 "{\"language\":\"cpp\",\"source\":\"int main(){}\"}"),
+		201);
+	task_path(c, path, "/files/compile/main.cpp");
+	assert_int_equal(ask(f, c, "GET", path, NULL), 200);
+	assert_true(str_is(c->body, "int main(){}"));
+	client_free(c);
+}
+
 static void assert_number(const struct json *node, int64_t value)
 {
 	int64_t n = -1;
@@ -1413,6 +1525,8 @@ int main(void)
 		with(lists_the_rest, setup),
 		with(serves_the_page, setup),
 		with(shows_the_last_hour, setup),
+		with(serves_what_belongs_to_a_task, setup),
+		with(serves_a_source, setup),
 		with(says_that_nobody_is_there, setup_alone),
 		with(repeats_an_add_with_the_same_id, setup_alone),
 		with(passes_on_why, setup_alone),

@@ -71,6 +71,11 @@ static void handle_file(const struct route_match *match, struct http_request *re
 	reply_with(request, "file", match);
 }
 
+static void handle_rest(const struct route_match *match, struct http_request *request)
+{
+	reply_with(request, "rest", match);
+}
+
 static const struct route routes[] = {
 	{HTTP_GET, "/", handle_root},
 	{HTTP_GET, "/tasks", handle_list},
@@ -78,6 +83,7 @@ static const struct route routes[] = {
 	{HTTP_GET, "/tasks/special", handle_special},
 	{HTTP_GET, "/tasks/{id}", handle_one},
 	{HTTP_PUT, "/tasks/{id}/files/{name}", handle_file},
+	{HTTP_GET, "/rest/{id}/of/{path*}", handle_rest},
 };
 
 static void handle(void *arg, struct http_request *request)
@@ -153,6 +159,13 @@ static const struct row rows[] = {
 	{"GET", "/tasks/specially", 200, "one [specially]"},
 	{"GET", "/tasks/%2e%2e", 200, "one [%2e%2e]"},
 	{"PUT", "/tasks/7/files/a.c", 200, "file [7] [a.c]"},
+	{"GET", "/rest/7/of/a", 200, "rest [7] [a]"},
+	{"GET", "/rest/7/of/a/b//../c%2f", 200, "rest [7] [a/b//../c%2f]"},
+	{"GET", "/rest/7/of//", 200, "rest [7] [/]"},
+	{"GET", "/rest/7/of/", 404, "\"not_found\""},
+	{"GET", "/rest/7/of", 404, "\"not_found\""},
+	{"GET", "/rest//of/a", 404, "\"not_found\""},
+	{"PUT", "/rest/7/of/a/b", 405, "GET, HEAD"},
 	{"GET", "/tasks/", 404, "\"not_found\""},
 	{"GET", "/tasksX", 404, "\"not_found\""},
 	{"GET", "/task", 404, "\"not_found\""},
