@@ -65,8 +65,7 @@ if(TARGET judicator)
   endforeach()
 endif()
 
-# Fuzz targets. With CONCLAVE_FUZZ (clang) they are libFuzzer programs, to be run by hand or by CI:
-#   build/fuzz/test/fuzz_json -max_total_time=60 NEW_INPUTS_DIR test/fuzz/corpus/json
+# Fuzz targets. With CONCLAVE_FUZZ (clang) they are libFuzzer programs, which test/fuzz/run runs.
 # Everywhere else they replay their corpus as a test.
 if(CONCLAVE_FUZZ)
   target_compile_options(conclave_sanitize INTERFACE -fsanitize=fuzzer-no-link)
@@ -84,5 +83,6 @@ foreach(source ${FUZZERS})
     set_tests_properties(fuzz/${name} PROPERTIES LABELS fuzz TIMEOUT 60)
   endif()
   target_link_libraries(${name} PRIVATE conclave_roles)
+  target_compile_definitions(${name} PRIVATE CONCLAVE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
 endforeach()
