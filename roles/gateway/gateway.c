@@ -256,11 +256,18 @@ static int on_headers(void *arg, struct http_request *http, struct str *problem_
 			&problem) &&
 		!submission_is_bad(http, &problem))
 		return 0;
-	metrics_request(g, g->n_routes, problem.status, 0);
 	buf_clear(&g->refusal);
 	problem_write(&problem, &g->refusal);
 	*problem_body = buf_str(&g->refusal);
 	return problem.status;
+}
+
+/* Here, or by the server itself. */
+static void on_refused(void *arg, int status)
+{
+	struct gateway *g = arg;
+
+	metrics_request(g, g->n_routes, status, 0);
 }
 
 static void refuse(struct gateway *g, struct http_request *http, const struct problem *problem)
@@ -380,6 +387,7 @@ static int listen_all(struct gateway *g, const struct gateway_options *options)
 		.connections_max = g->waiting_max + CONNECTIONS_SPARE,
 		.on_headers = on_headers,
 		.handler = on_request,
+		.on_refused = on_refused,
 		.arg = g,
 	};
 	struct str rest = str_from(options->addresses), piece;

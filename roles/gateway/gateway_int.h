@@ -202,7 +202,7 @@ void access_added(struct visit *v);
 
 /* --- metrics.c ------------------------------------------------------------------------------------------------ */
 
-#define METRICS_STATUSES 15 /* the last: any other */
+#define METRICS_STATUSES 20 /* the last: any other */
 #define METRICS_BUCKETS 15  /* the last: without bound */
 #define METRICS_FAILURES (RPC_GARBLED + 1)
 

@@ -27,8 +27,8 @@
 #define PUBLISH_US (1 * US_PER_S)
 #define TYPE_METRICS "text/plain; version=0.0.4; charset=utf-8"
 
-static const int statuses[METRICS_STATUSES - 1] = {
-	200, 201, 400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 502, 503};
+static const int statuses[METRICS_STATUSES - 1] = {200, 201, 204, 400, 401, 403, 404, 405, 408, 409,
+	413, 415, 422, 429, 501, 502, 503, 505, 507};
 static const int64_t bounds_us[METRICS_BUCKETS - 1] = {1000, 2500, 5000, 10000, 25000, 50000,
 	100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000};
 
@@ -335,7 +335,9 @@ static const struct {
 	{"conclave_gateway_request_seconds", "histogram",
 		"Time from a whole request to its answer, waiting included.", write_seconds},
 	{"conclave_gateway_requests_total", "counter",
-		"Requests answered; route=other: refused before one was found.", write_requests},
+		"Requests answered; route=other: refused before one was found, also by size, time "
+		"or form.",
+		write_requests},
 	{"conclave_gateway_verdicts_total", "counter", "Verdicts of tasks that clients waited for.",
 		write_verdicts},
 	{"conclave_gateway_waiting_clients", "gauge", "Clients that wait for a task.",

@@ -2,7 +2,8 @@
 /*
  * http/server - HTTP/1.1 server on libevhtp, with what that library leaves open closed: limits with their right status (413, 408,
  * 400), two Content-Length or TE + CL refused, no pipelining, a client that leaves is noticed at once while it waits, every
- * response has a Date. One handler gets every request whole; routing is router.h's.
+ * response has a Date. One handler gets every request whole and answers it in one piece, from a file, or as a stream; a body that is too
+ * large for memory is taken in pieces. Routing is router.h's.
  */
 #pragma once
 
@@ -13,11 +14,15 @@
 
 struct http_request;
 struct http_server;
+struct http_stream;
 struct log;
 struct loop;
 
 #define HTTP_HEADER_BYTES_MAX 65536
 #define HTTP_HEADERS_MAX 100
+#define HTTP_STREAM_PENDING                                                                        \
+	((size_t)1 << 20) /* over it the writer of a stream waits until it is drained */
+#define HTTP_STREAM_PENDING_MAX ((size_t)16 << 20) /* over it the stream is aborted */
 
 enum http_method {
 	HTTP_GET,
@@ -31,6 +36,9 @@ enum http_method {
 
 typedef void http_handler_fn(void *arg, struct http_request *request);
 typedef void http_gone_fn(void *arg);
+typedef void http_stream_fn(void *arg);
+/* The next bytes of a body, in order: 0 to go on, or a status with *problem_body (borrowed text, application/problem+json) to refuse. */
+typedef int http_piece_fn(void *arg, struct str piece, struct str *problem_body);
 
 struct http_server_options {
 	struct log *log;  /* borrowed */
@@ -38,12 +46,16 @@ struct http_server_options {
 	/* Bytes of memory for the bodies of all connections together; over it 503 "busy". 0 = 1 GiB. At least 2 * body_max. */
 	int64_t bodies_max;
 	int64_t read_timeout_us; /* whole header, and whole body: 408 for a body, a clean close for a header */
-	int64_t idle_timeout_us;  /* keep-alive connections without a request */
+	int64_t idle_timeout_us; /* keep-alive connections without a request */
+	int64_t write_timeout_us; /* a client that takes nothing of its answer for so long is given up; 0 = 30 s */
+	int64_t upload_us;        /* whole body that is taken in pieces; 0 = 1 h */
 	unsigned connections_max; /* over it new ones get 503 and are closed; 0 = 20000 */
 	/* Before a body is read: 0 to go on, or a status (413, 415, 401 ...) with *problem_body (borrowed text, application/problem+json)
 	 * to refuse without reading it. May be NULL. */
 	int (*on_headers)(void *arg, struct http_request *request, struct str *problem_body);
 	http_handler_fn *handler; /* each request, whole; must reply now or later */
+	/* A status was sent for which no handler runs: 413, 408, 400 ..., and what on_headers and pieces refuse. Only counts. May be NULL. */
+	void (*on_refused)(void *arg, int status);
 	void *arg;
 };
 
@@ -60,7 +72,8 @@ unsigned http_server_port(const struct http_server *server); /* of the first add
 void http_server_set_limits(struct http_server *server, int64_t body_max, int64_t read_timeout_us);
 /* Stops accepting; requests in progress go on. */
 void http_server_stop_accepting(struct http_server *server);
-unsigned http_server_open_requests(const struct http_server *server);
+unsigned http_server_open_requests(
+	const struct http_server *server); /* not answered, or not to their end */
 uint64_t http_server_body_bytes(const struct http_server *server); /* what bodies_max bounds, now */
 /* Closes everything; gone callbacks fire for unanswered requests. NULL is fine. */
 void http_server_free(struct http_server *server);
@@ -86,6 +99,38 @@ void http_request_add_header(struct http_request *request, const char *name, con
 /* Answers and ends the request (the pointer is dead after it). body is copied; HEAD sends none. */
 void http_request_reply(
 	struct http_request *request, int status, const char *content_type, struct str body);
-/* Called once if the client goes away (or the server is freed) before the reply; the request is dead then. One at a time. */
+/* Answers and ends the request, like http_request_reply(). fd is taken over (and closed, whatever happens): length bytes of it from offset
+ * on. When they cannot be read the connection is closed, so the client sees that it is not whole. */
+void http_request_reply_file(struct http_request *request, int status, const char *content_type,
+	int fd, int64_t offset, int64_t length);
+/* Called once if the client goes away (or the server is freed) before the whole answer; request and stream are dead then. One at a time. */
 void http_request_on_gone(struct http_request *request, http_gone_fn *fn, void *arg);
+
+/*
+ * Only in on_headers: the body will not be collected but given to fn as it arrives, whatever its framing, up to max bytes (413 beyond;
+ * body_max and bodies_max do not count it). The handler then finds an empty body, and arg by http_request_body_arg().
+ * In time means: never read_timeout_us without a piece, and upload_us for all of it; else 408.
+ * Once on_headers has returned 0, either the handler is called or gone (http_request_on_gone(), best set beside this): the client has left in
+ * mid-body, or it was refused, also by fn itself.
+ */
+void http_request_take_body(
+	struct http_request *request, int64_t max, http_piece_fn *fn, void *arg);
+void *http_request_body_arg(const struct http_request *request); /* NULL when it was not taken */
+
+/*
+ * Answers with a body in pieces; the request is dead after it, but what was given to http_request_on_gone() stays. length in bytes, or
+ * -1 = not known: chunked, and for HTTP/1.0 until the close. The stream lives until http_stream_end(), _abort() or gone. To HEAD, and with a status
+ * that has no body, nothing of it is sent.
+ */
+struct http_stream *http_request_stream(struct http_request *request, int status,
+	const char *content_type, int64_t length) must_check;
+/* Copied; what is beyond the announced length is cut off. Returns the bytes that wait for the client, now: see HTTP_STREAM_PENDING. */
+size_t http_stream_write(struct http_stream *stream, struct str piece);
+/* Called once in a later turn after writing, when nothing waits any more. */
+void http_stream_on_drained(struct http_stream *stream, http_stream_fn *fn, void *arg);
+void http_stream_on_gone(struct http_stream *stream, http_gone_fn *fn, void *arg);
+/* The body is whole. With bytes of the announced length missing it is an abort. */
+void http_stream_end(struct http_stream *stream);
+/* Closes the connection in such a way that the client sees: it is not whole. No gone. */
+void http_stream_abort(struct http_stream *stream);
 const char *http_status_text(int status);

@@ -353,10 +353,13 @@ static void takes_new_tokens(void **state)
 static void counts(void **state)
 {
 	struct fixture *f = *state;
+	char large[4098] = "";
 
 	ask(f, "POST", TASKS_PATH, "alice-token", TASK);
 	ask(f, "POST", TASKS_PATH, "wrong", TASK);
 	ask(f, "GET", "/nothing", NULL, NULL);
+	memset(large, ' ', sizeof(large) - 1);
+	assert_int_equal(ask(f, "POST", TASKS_PATH, "alice-token", large), 413);
 	ask(f, "GET", TASKS_PATH "/0123456789abcdef01234567", "read-token", NULL);
 	ask(f, "GET", TASKS_PATH "/0123456789abcdef01234568", "read-token", NULL);
 	assert_int_equal(ask(f, "GET", "/metrics", "read-token", NULL), 200);
@@ -370,6 +373,8 @@ static void counts(void **state)
 			 "status=\"401\"} 1\n");
 	assert_sample(f, "conclave_gateway_requests_total{method=\"\",route=\"other\","
 			 "status=\"404\"} 1\n");
+	assert_sample(f, "conclave_gateway_requests_total{method=\"\",route=\"other\","
+			 "status=\"413\"} 1\n"); /* by the server itself */
 	assert_sample(f, "conclave_gateway_request_seconds_count{method=\"GET\","
 			 "route=\"/api/v1/tasks/{id}\"} 2\n");
 	assert_sample(f, "conclave_gateway_request_seconds_bucket{method=\"GET\","

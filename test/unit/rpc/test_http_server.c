@@ -3,31 +3,18 @@
  * http/server against raw sockets: whatever is sent, exactly one whole answer or a clean close comes back, and the server goes on
  * serving. The raw client lives on the same loop: it sends, turns the loop, and reads.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
-#include <cmocka.h>
+#include "test/unit/rpc/http_raw.h"
 
-#include "reactor/base/buf.h"
-#include "reactor/base/clock.h"
+#include <fcntl.h>
+#include <time.h>
+
 #include "reactor/base/mem.h"
-#include "reactor/io.h"
-#include "reactor/loop.h"
 #include "reactor/timer.h"
 #include "rpc/http/server.h"
 
 #define BODY_MAX 65536
 #define READ_TIMEOUT_US (250 * US_PER_MS)
 #define IDLE_TIMEOUT_US (400 * US_PER_MS)
-#define DEADLINE_US (30 * US_PER_S)
 #define BIG ((size_t)8 << 20)
 #ifndef PSEUDORANDOM_ROUNDS
 #define PSEUDORANDOM_ROUNDS 400
@@ -40,13 +27,6 @@ struct fixture {
 	struct timer later;
 	unsigned n_handled, n_gone;
 	char *big;
-};
-
-struct raw {
-	struct fixture *f;
-	int fd;
-	bool closed;
-	struct buf in;
 };
 
 /* --- the server under test -------------------------------------------------------------------------------- */
@@ -174,104 +154,9 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* --- the raw client --------------------------------------------------------------------------------------- */
-
-static struct raw raw_open_port(struct fixture *f, unsigned port)
-{
-	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	struct raw raw = {.f = f, .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-	int on = 1;
-
-	sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	assert_int_equal(connect(raw.fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
-	setsockopt(raw.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	assert_int_equal(io_set_nonblocking(raw.fd), 0);
-	return raw;
-}
-
 static struct raw raw_open(struct fixture *f)
 {
-	return raw_open_port(f, http_server_port(f->server));
-}
-
-static void raw_close(struct raw *raw)
-{
-	close(raw->fd);
-	buf_fini(&raw->in);
-}
-
-/* One turn; takes what has come. */
-static void raw_pump(struct raw *raw)
-{
-	char block[65536];
-	ssize_t n;
-
-	loop_turn(raw->f->loop, 1000);
-	while (!raw->closed && (n = recv(raw->fd, block, sizeof(block), MSG_DONTWAIT)) != -1) {
-		if (n == 0)
-			raw->closed = true;
-		buf_add(&raw->in, block, (size_t)n);
-	}
-	if (!raw->closed && errno != EAGAIN)
-		raw->closed = true; /* a reset */
-}
-
-static void raw_send(struct raw *raw, const void *p, size_t n)
-{
-	const char *at = p;
-	int64_t end_us = clock_boot_us() + DEADLINE_US;
-
-	while (n && clock_boot_us() < end_us) {
-		ssize_t sent = send(raw->fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (sent > 0) {
-			at += sent;
-			n -= (size_t)sent;
-			continue;
-		}
-		if (errno != EAGAIN)
-			return; /* the server has closed */
-		raw_pump(raw);
-	}
-	assert_int_equal(n, 0);
-}
-
-static void raw_text(struct raw *raw, const char *text)
-{
-	raw_send(raw, text, strlen(text));
-}
-
-/* Length of one whole response at the start of what has come, or 0. */
-static size_t response_len(const struct raw *raw, bool head)
-{
-	const char *end = raw->in.data ? strstr(raw->in.data, "\r\n\r\n") : NULL;
-	const char *length;
-	size_t n;
-
-	if (!end)
-		return 0;
-	n = (size_t)(end + 4 - raw->in.data);
-	length = strstr(raw->in.data, "\r\nContent-Length: ");
-	if (length && length < end && !head)
-		n += strtoul(length + 18, NULL, 10);
-	return raw->in.len >= n ? n : 0;
-}
-
-static void raw_await(struct raw *raw, bool head)
-{
-	int64_t end_us = clock_boot_us() + DEADLINE_US;
-
-	while (!raw->closed && !response_len(raw, head) && clock_boot_us() < end_us)
-		raw_pump(raw);
-}
-
-static void raw_await_close(struct raw *raw)
-{
-	int64_t end_us = clock_boot_us() + DEADLINE_US;
-
-	while (!raw->closed && clock_boot_us() < end_us)
-		raw_pump(raw);
-	assert_true(raw->closed);
+	return raw_open_port(f->loop, http_server_port(f->server));
 }
 
 static void pump_until(struct fixture *f, const unsigned *counter, unsigned want)
@@ -283,31 +168,6 @@ static void pump_until(struct fixture *f, const unsigned *counter, unsigned want
 	assert_int_equal(*counter, want);
 }
 
-/* The whole answer to one input, which must be the only one. */
-static void expect_status(struct raw *raw, int status)
-{
-	char line[32];
-
-	raw_await(raw, false);
-	snprintf(line, sizeof(line), "HTTP/1.1 %d ", status);
-	assert_non_null(raw->in.data);
-	if (strncmp(raw->in.data, line, strlen(line)) != 0)
-		fail_msg("wanted %s, got %.200s", line, raw->in.data);
-	assert_int_equal(response_len(raw, false), raw->in.len);
-	assert_non_null(strstr(raw->in.data, "\r\nDate: "));
-	if (status == 503)
-		assert_non_null(strstr(raw->in.data, "\r\nRetry-After: 1\r\n"));
-	if (status >= 400)
-		assert_non_null(
-			strstr(raw->in.data, "\r\nContent-Type: application/problem+json\r\n"));
-}
-
-static void expect_text(struct raw *raw, const char *text)
-{
-	if (!strstr(raw->in.data, text))
-		fail_msg("wanted %s in %.500s", text, raw->in.data);
-}
-
 static void expect_healthy(struct fixture *f)
 {
 	struct raw raw = raw_open(f);
@@ -316,11 +176,6 @@ static void expect_healthy(struct fixture *f)
 	expect_status(&raw, 200);
 	expect_text(&raw, "GET /health?");
 	raw_close(&raw);
-}
-
-static void again(struct raw *raw)
-{
-	buf_clear(&raw->in);
 }
 
 /* --- what works --------------------------------------------------------------------------------------------- */
@@ -436,16 +291,58 @@ static void test_reply_from_a_timer(void **state)
 
 static void test_bytewise(void **state)
 {
-	static const char text[] =
-		"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello";
+	static const char *const methods[] = {"GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"};
+	char text[128], want[64];
+
+	for (size_t m = 0; m < ARRAY_SIZE(methods); m++) {
+		struct raw raw = raw_open(*state);
+
+		snprintf(text, sizeof(text),
+			"%s /echo/path?query=1 HTTP/1.1\r\nHost: x\r\nContent-Length: "
+			"5\r\n\r\nhello",
+			methods[m]);
+		snprintf(want, sizeof(want), "\r\n\r\n%s /echo/path?query=1 hello", methods[m]);
+		for (size_t i = 0; text[i]; i++) {
+			raw_send(&raw, text + i, 1);
+			raw_pump(&raw);
+		}
+		expect_status(&raw, 200);
+		expect_text(&raw, want);
+		raw_close(&raw);
+	}
+}
+
+/* More than the library reads at once. */
+static void test_long_uri(void **state)
+{
+	struct raw raw = raw_open(*state);
+	char text[8100], *at;
+
+	for (size_t n = 4000; n < 8000; n += 999) {
+		memset(text, 'u', sizeof(text));
+		memcpy(text, "GET /", 5);
+		strcpy(text + n, "?last=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+		raw_text(&raw, text);
+		expect_status(&raw, 200);
+		at = strstr(raw.in.data, "\r\n\r\nGET /u");
+		assert_non_null(at);
+		assert_memory_equal(at + 4, text, n + 7);
+		again(&raw);
+	}
+	raw_close(&raw);
+}
+
+static void test_empty_lines_before_a_request(void **state)
+{
 	struct raw raw = raw_open(*state);
 
-	for (size_t i = 0; i < sizeof(text) - 1; i++) {
-		raw_send(&raw, text + i, 1);
-		raw_pump(&raw);
-	}
+	raw_text(&raw, "\r\n");
+	raw_pump(&raw);
+	raw_text(&raw, "\r\n\nGET /e");
+	raw_pump(&raw);
+	raw_text(&raw, "cho HTTP/1.1\r\nHost: x\r\n\r\n");
 	expect_status(&raw, 200);
-	expect_text(&raw, " hello");
+	expect_text(&raw, "\r\n\r\nGET /echo? ");
 	raw_close(&raw);
 }
 
@@ -500,7 +397,7 @@ static void test_large_form_is_just_bytes(void **state)
 	o.body_max = 64 << 20;
 	o.read_timeout_us = DEADLINE_US;
 	assert_int_equal(http_server_new(f->loop, "127.0.0.1:0", &o, &large), 0);
-	raw = raw_open_port(f, http_server_port(large));
+	raw = raw_open_port(f->loop, http_server_port(large));
 	send_post(&raw, "/size", "Content-Type: application/x-www-form-urlencoded\r\n",
 		(size_t)20 << 20);
 	expect_status(&raw, 200);
@@ -990,14 +887,14 @@ static void test_left_before_a_big_reply_is_read(void **state)
 /* --- bodies together ---------------------------------------------------------------------------------------------- */
 
 /* A header that announces BODY_MAX bytes, and n of them. */
-static void send_part(struct raw *raw, size_t n)
+static void send_part(struct fixture *f, struct raw *raw, size_t n)
 {
 	char head[128];
 
 	snprintf(head, sizeof(head), "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
 		BODY_MAX);
 	raw_text(raw, head);
-	raw_send(raw, raw->f->big, n);
+	raw_send(raw, f->big, n);
 }
 
 static void await_body_bytes(struct fixture *f, uint64_t want)
@@ -1017,11 +914,11 @@ static void test_bodies_together_are_bounded(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(some); i++) {
 		some[i] = raw_open(f);
-		send_part(&some[i], BODY_MAX - 1);
+		send_part(f, &some[i], BODY_MAX - 1);
 		await_body_bytes(f, (i + 1) * whole);
 	}
 	late = raw_open(f);
-	send_part(&late, BODY_MAX - 1);
+	send_part(f, &late, BODY_MAX - 1);
 	raw_await(&late, false);
 	expect_status(&late, 503);
 	expect_text(&late, "\"busy\"");
@@ -1035,7 +932,7 @@ static void test_bodies_together_are_bounded(void **state)
 	raw_close(&some[1]);
 	await_body_bytes(f, whole);
 	again(&some[0]);
-	send_part(&some[0], BODY_MAX);
+	send_part(f, &some[0], BODY_MAX);
 	expect_status(&some[0], 200);
 	raw_close(&some[0]);
 	raw_close(&some[2]);
@@ -1115,7 +1012,7 @@ static void test_limits_change_under_a_body(void **state)
 	struct fixture *f = *state;
 	struct raw raw = raw_open(f);
 
-	send_part(&raw, 2000);
+	send_part(f, &raw, 2000);
 	await_body_bytes(f, 2048);
 	http_server_set_limits(f->server, 1000, READ_TIMEOUT_US);
 	raw_text(&raw, "x");
@@ -1257,13 +1154,13 @@ static void test_takes_over_a_socket(void **state)
 	assert_int_equal(http_server_port(a), 0);
 	http_server_listen_fd(a, fcntl(fd, F_DUPFD_CLOEXEC, 3));
 	port = http_server_port(a);
-	raw = raw_open_port(f, port);
+	raw = raw_open_port(f->loop, port);
 	raw_text(&raw, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
 	expect_status(&raw, 200);
 	raw_close(&raw);
 	http_server_free(a);
 	loop_turn(f->loop, 0);
-	raw = raw_open_port(f, port);
+	raw = raw_open_port(f->loop, port);
 	raw_text(&raw, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_int_equal(http_server_new(f->loop, NULL, &o, &b), 0);
 	http_server_listen_fd(b, fd);
@@ -1357,6 +1254,8 @@ int main(void)
 		TEST(test_big_reply_to_a_slow_reader),
 		TEST(test_reply_from_a_timer),
 		TEST(test_bytewise),
+		TEST(test_long_uri),
+		TEST(test_empty_lines_before_a_request),
 		TEST(test_chunked_upload_bytewise),
 		TEST(test_body_at_the_limit),
 		TEST(test_large_form_is_just_bytes),
