@@ -4,7 +4,7 @@
  *
  *    loop                                   writer (pool of 1)                    reader (pool of 1)
  *    verb -> waiting --(end of turn)--> batch: BEGIN                              verb_read: BEGIN
- *            (<= 65536)   <= 256 ops      SAVEPOINT op RELEASE, for each            run
+ *            (<= 65536)   <= 256 ops      the ops, one after the other              run
  *    answers <---------------------------  COMMIT: one fsync, or none            COMMIT --> answer
  *    on_changed
  *
@@ -12,9 +12,10 @@
  * verb waits for one fsync, and under load a batch of verbs shares one. Nothing is answered before the commit. Readers see what was
  * answered, since their snapshot begins after the commit they could know of.
  *
- * Failures. An operation whose rows fail is taken back to its savepoint, and answered STORE_E_FAILED; the others go on. When
- * the whole transaction is lost (a full or failing disk may do that), the batch is run again, an operation a transaction, so that only
- * those fail that must. `add` alone is refused before the disk is full (reserve_bytes), so there is room for what was accepted.
+ * Failures are rare and savepoints are dear (each keeps an image of the pages its operation touches), so a batch is run without. When an
+ * operation fails, nothing of the batch has happened and it is run again with a savepoint each: that operation is taken back to
+ * its own and answered STORE_E_FAILED, the others go on. When the whole transaction is lost even so (a full or failing disk may do that),
+ * the batch is run once more, an operation a transaction, so that only those fail that must. `add` alone is refused before the disk is full (reserve_bytes), so there is room for what was accepted.
  *
  * One directory, one judicator: store.lock is held with flock() as long as the store is open; it goes with the process.
  *
@@ -98,8 +99,16 @@ static void batch_note(struct batch *b, struct sqlite_rows *rows)
 	memcpy(b->error, sqlite_rows_error(rows), sizeof(b->error));
 }
 
-/* Negative when the transaction is lost; an operation that failed alone is marked and taken back. */
+/* Without a savepoint: an operation that fails takes the transaction with it. */
 static int op_write(struct batch *b, struct sqlite_rows *rows, struct verb_op *op)
+{
+	int err = verb_run(op, sqlite_rows_base(rows), b->max_retries, &b->changes);
+
+	return err < 0 ? err : 0;
+}
+
+/* Negative when the transaction is lost; an operation that failed alone is marked and taken back. */
+static int op_write_saved(struct batch *b, struct sqlite_rows *rows, struct verb_op *op)
 {
 	struct rules_mark mark = rules_changes_mark(&b->changes);
 	int err = sqlite_rows_save(rows);
@@ -119,8 +128,11 @@ static void count_commit(struct store_counters *stats, enum sqlite_commit kind)
 	stats->soft_commits += kind == SQLITE_COMMIT_SOFT;
 }
 
+typedef int op_write_fn(struct batch *b, struct sqlite_rows *rows, struct verb_op *op);
+
 /* Runs all operations of the batch, or `only` that one, as one transaction. 0; negative: it is lost, nothing happened; TXN_E_BEGIN. */
-static int batch_txn(struct batch *b, struct sqlite_rows *rows, struct verb_op *only)
+static int batch_txn(
+	struct batch *b, struct sqlite_rows *rows, op_write_fn *write, struct verb_op *only)
 {
 	struct rules_mark mark = rules_changes_mark(&b->changes);
 	enum sqlite_commit kind = SQLITE_COMMIT_NONE;
@@ -132,7 +144,7 @@ static int batch_txn(struct batch *b, struct sqlite_rows *rows, struct verb_op *
 		struct verb_op *op = list_entry(it, struct verb_op, link);
 
 		if (err >= 0 && (!only || op == only))
-			err = op_write(b, rows, op);
+			err = write(b, rows, op);
 	}
 	if (err >= 0)
 		err = sqlite_rows_commit(rows, &kind);
@@ -160,11 +172,15 @@ static void batch_run(struct pool_job *job, void *resource)
 
 	sqlite_rows_set_now(rows, b->now_us);
 	sqlite_rows_set_reserve(rows, b->reserve_bytes);
-	err = batch_txn(b, rows, NULL);
+	err = batch_txn(b, rows, op_write, NULL);
+	if (err < 0)
+		err = batch_txn(b, rows, op_write_saved, NULL);
 	if (err >= 0)
 		return;
 	list_each (it, &b->ops) {
-		if (batch_txn(b, rows, list_entry(it, struct verb_op, link)) == TXN_E_BEGIN)
+		struct verb_op *op = list_entry(it, struct verb_op, link);
+
+		if (batch_txn(b, rows, op_write, op) == TXN_E_BEGIN)
 			return; /* the rest is marked as failed already */
 	}
 }
