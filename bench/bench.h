@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 
 #include "reactor/base/str.h"
+#include "rpc/transport.h"
 
 static inline int bench_by_value(const void *a, const void *b)
 {
@@ -73,4 +74,20 @@ static inline void bench_raise_files(void)
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
+}
+
+/* RPC with the secret of that file; ends the program when there is none. */
+static inline struct transport *bench_transport(struct loop *loop, const char *secret_file)
+{
+	char text[257] = "";
+	FILE *f = fopen(secret_file, "re");
+	size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+
+	if (f)
+		fclose(f);
+	if (!n) {
+		fprintf(stderr, "%s: no secret in it\n", secret_file);
+		exit(1);
+	}
+	return transport_http_new(loop, NULL, str_trim((struct str){text, n}));
 }
