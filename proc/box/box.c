@@ -925,7 +925,18 @@ void box_host_close(struct box_host *host)
 
 const char *box_host_isolation(const struct box_host *host)
 {
-	return host->ops->isolation;
+	const char *why;
+
+	return host->ops->describe ? host->ops->describe(host->box, &why) : host->ops->isolation;
+}
+
+const char *box_host_shortfall(const struct box_host *host)
+{
+	const char *why = "";
+
+	if (host->ops->describe)
+		host->ops->describe(host->box, &why);
+	return why;
 }
 
 const char *box_host_failure(const struct box_host *host)

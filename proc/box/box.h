@@ -126,7 +126,10 @@ struct box_slot_events {
 /* One row a kind of box. Callbacks come from the loop. */
 struct box_ops {
 	const char *name;
-	const char *isolation; /* "full", "none", ... shown in every result */
+	const char *isolation; /* "full", "none", ... shown in every result (README, "Isolation") */
+	/* What an open box came to, where that depends on the machine: its isolation, and why it is not full with what to type ("" when it
+	 * is; borrowed). NULL: as above. */
+	const char *(*describe)(const struct box *box, const char **why);
 	/* May block for some seconds: it is called at boot. On failure *why (free()) says what to do. */
 	int (*open)(
 		struct loop *loop, const struct box_options *options, struct box **out, char **why);
@@ -163,8 +166,10 @@ int box_host_open(struct loop *loop, const struct box_ops *ops, const struct box
 void box_host_close(
 	struct box_host *host); /* runs still alive are killed; no callbacks; NULL is fine */
 const char *box_host_isolation(const struct box_host *host);
+/* Why it is less than full, in words that say what to type; "" when it is not, or nobody can say. */
+const char *box_host_shortfall(const struct box_host *host);
 /* NULL while new runs can be taken; else why they never will be again, in words (borrowed). A conclave-box that died is started
- * again only when the process still is root, and at most three times without coming up; otherwise its service should be restarted. */
+ * again only when the process still may do what it could at the start, and at most three times without coming up; otherwise its service should be restarted. */
 const char *box_host_failure(const struct box_host *host);
 /* Queues the run for a ready slot (at most 1024 wait: then -EAGAIN). Spec is copied, events too. -EINVAL: a limit that is not
  * positive, no argv[0], or a stdin others could write to; -E2BIG: argv and environment over 256 KiB; -EPIPE: the box is broken

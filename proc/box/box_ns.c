@@ -7,8 +7,8 @@
  *   us --control socket--> conclave-box: SLOT_OPEN, SLOT_CLOSE / SLOT_MADE, SLOT_GONE
  *   us --slot socket-----> pid 1 of each slot: RUN / READY, STARTED, ENDED, COLLECTED, FAILED
  *
- * conclave-box is started by open(), as root, before the process drops to an ordinary user; from then on we need no
- * privilege: it passes us sockets and read-only descriptors of counters.
+ * conclave-box is started by open(), as root, before the process drops to an ordinary user, or as the ordinary user we always were; from
+ * then on we need no privilege: it passes us sockets and read-only descriptors of counters.
  *
  * Slot:  ORDERED -SLOT_MADE-> BUILDING -READY-> READY -slot_run-> BUSY -ENDED-> [COLLECTING -COLLECTED->] OVER
  *        any, when slot_kill or slot_close asks for it: SLOT_CLOSE sent -> SLOT_GONE. A slot leaves `slots` and is
@@ -21,7 +21,7 @@
  * killed the slot (the leaf is about to go): SLOT_GONE brings them.
  *
  * When conclave-box dies its slots die with it. Each running slot ends with a failure; slots that were ready are
- * stale; then, if we still are root and know its path, the next slot_open() starts it again (HELLO comes
+ * stale; then, if we still may start one like it and know its path, the next slot_open() starts it again (HELLO comes
  * through the loop), else slot_open() says -EPIPE for ever. So it does when RESTARTS_MAX starts in a row brought no HELLO.
  *
  * A SLOT_CLOSE is a kill, so none may be lost. The socket has room for every message about every slot there can be; should it
@@ -34,6 +34,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -81,6 +82,8 @@ struct box {
 	struct timer hello;
 	int helper_pidfd; /* -1 when somebody else started it */
 	const struct cgroup_ops *cgroup;
+	enum wire_tier tier;
+	char *shortfall; /* why the tier is no better */
 	uint64_t next_id;
 	struct list slots; /* not gone yet */
 	unsigned n_slots;
@@ -161,11 +164,26 @@ static int start_helper(struct box *box, char **why)
 	return 0;
 }
 
+static const char *ns_describe(const struct box *box, const char **why)
+{
+	static const char *const by_tier[WIRE_TIERS][2] = {
+		[WIRE_TIER_ROOT] = {"full", "full"},
+		[WIRE_TIER_IDS] = {"rootless", "rootless, limits polled"},
+		[WIRE_TIER_ONE_ID] = {"rootless, one uid", "rootless, one uid, limits polled"},
+	};
+
+	*why = box->shortfall ? box->shortfall : "";
+	return by_tier[box->tier][box->cgroup == &cgroup_polled];
+}
+
 /* 0, or -errno with *why. */
 static int take_hello(struct box *box, const struct wire *message, char **why)
 {
+	const char *ignored;
+
 	if (message->type != WIRE_HELLO ||
-		(message->error == 0 && !cgroup_row(message->cgroup_row))) {
+		(message->error == 0 &&
+			(!cgroup_row(message->cgroup_row) || message->tier >= WIRE_TIERS))) {
 		*why = mem_strdup("conclave-box is of another version");
 		return -EPROTO;
 	}
@@ -174,9 +192,13 @@ static int take_hello(struct box *box, const struct wire *message, char **why)
 		return message->error;
 	}
 	box->cgroup = cgroup_row(message->cgroup_row);
+	box->tier = message->tier;
+	free(box->shortfall);
+	box->shortfall = mem_strdup(message->text);
 	box->greeted = true;
 	box->restarts = 0;
-	log_info(box->log, "box_helper", "cgroup=%s", box->cgroup->name);
+	log_info(box->log, "box_helper", "cgroup=%s isolation=\"%s\"", box->cgroup->name,
+		ns_describe(box, &ignored));
 	return 0;
 }
 
@@ -230,9 +252,12 @@ static void on_hello_late(void *arg)
 	lose_helper(box, "conclave-box did not answer in time");
 }
 
+/* Root makes all of it again; an ordinary user too, unless he has given up newuidmap since. */
 static bool can_restart(const struct box *box)
 {
-	return box->helper && geteuid() == 0 && box->restarts < RESTARTS_MAX;
+	bool may = geteuid() == 0 || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0;
+
+	return box->helper && may && box->restarts < RESTARTS_MAX;
 }
 
 static int restart_helper(struct box *box)
@@ -709,6 +734,7 @@ static void box_free(struct box *box)
 	reap_helper(box);
 	free(box->helper);
 	free(box->run_dir);
+	free(box->shortfall);
 	free(box);
 }
 
@@ -942,6 +968,7 @@ static int64_t ns_slot_cpu_us(struct box_slot *slot)
 const struct box_ops box_ns = {
 	.name = "ns",
 	.isolation = "full",
+	.describe = ns_describe,
 	.open = ns_open,
 	.close = ns_close,
 	.slot_open = ns_slot_open,

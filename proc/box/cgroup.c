@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What both rows share: finding mounts, our group and its leaves, and reading counters.
+ * What the rows share: finding mounts, our group and its leaves, and reading counters.
  *
  *   <our own cgroup>/<name>/s<index>      one leaf a slot, in each hierarchy the row uses
  *
@@ -22,7 +22,7 @@
 
 #define SWEEP_MS 5000
 
-static const struct cgroup_ops *const rows[] = {&cgroup_v1, &cgroup_v2};
+static const struct cgroup_ops *const rows[] = {&cgroup_v1, &cgroup_v2, &cgroup_polled};
 
 const struct cgroup_ops *cgroup_row(unsigned index)
 {
@@ -246,6 +246,7 @@ void cgroup_leaf_close(struct cgroup_leaf *leaf)
 	close_fds(leaf->procs, CGROUP_TREES_MAX);
 	close_fds(leaf->limits, CGROUP_LIMITS);
 	close_fds(leaf->readings, CGROUP_READINGS);
+	close_fds(&leaf->meter, 1);
 }
 
 static int open_files(
@@ -287,6 +288,12 @@ int cgroup_leaf_open(struct cgroup *g, unsigned index, struct cgroup_leaf *out)
 	int error = 0;
 
 	leaf_init(out);
+	if (g->ops->leaf_open) {
+		error = g->ops->leaf_open(out);
+		if (error < 0)
+			cgroup_leaf_close(out);
+		return error;
+	}
 	snprintf(name, sizeof(name), "s%u", index);
 	for (unsigned t = 0; t < g->n_trees && error == 0; t++) {
 		if (mkdirat(g->groups[t], name, 0755) < 0) {
@@ -332,8 +339,11 @@ static int write_number(int fd, int64_t value)
 int cgroup_leaf_limit(const struct cgroup_ops *ops, const struct cgroup_leaf *leaf,
 	int64_t memory_bytes, int64_t processes)
 {
-	int error = write_number(leaf->limits[CGROUP_MEMORY_MAX], memory_bytes);
+	int error;
 
+	if (ops->leaf_open) /* pid 1 itself watches */
+		return 0;
+	error = write_number(leaf->limits[CGROUP_MEMORY_MAX], memory_bytes);
 	/* Behind the memory limit: in v1 the sum may not be smaller than it. */
 	if (error == 0 && leaf->limits[CGROUP_SWAP_MAX] >= 0)
 		error = write_number(
@@ -458,6 +468,12 @@ int cgroup_open(struct cgroup *g, const char *name, char why[CGROUP_WHY_MAX])
 			"memory and pids controllers, or v1 memory, pids and cpuacct",
 			missing[0], missing[1]);
 	return error;
+}
+
+void cgroup_open_polled(struct cgroup *g)
+{
+	memset(g, 0, sizeof(*g));
+	g->ops = &cgroup_polled;
 }
 
 void cgroup_close(struct cgroup *g)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cgroup - the leaf control groups that hold one slot's programs: memory and process limits, and the counters the
- * verdict is made from. One row a kernel interface: v1 (also on hybrid hosts) and v2.
+ * verdict is made from. One row a kernel interface: v1 (also on hybrid hosts) and v2; and one, "polled", that does without, for an
+ * ordinary user to whom nothing was delegated.
  *
  * Three parties use it. conclave-box makes and removes leaves. The pid 1 of a slot sets the limits of a run through
  * descriptors it inherited, and the program joins through inherited cgroup.procs descriptors (by a
@@ -36,6 +37,7 @@ struct cgroup_leaf {
 	int procs[CGROUP_TREES_MAX]; /* writing "0" moves the writer in */
 	int limits[CGROUP_LIMITS];
 	int readings[CGROUP_READINGS];
+	int meter; /* written by the slot's pid 1, which counts; -1: the kernel does */
 };
 
 struct cgroup {
@@ -54,12 +56,14 @@ struct cgroup_file {
 };
 
 struct cgroup_ops {
-	const char *name; /* "v1", "v2" */
+	const char *name; /* "v1", "v2", "polled" */
 	/* Finds the hierarchies and fills n_trees and parents[]; -ENOENT when this kernel interface is not there,
 	 * another -errno when it is but cannot be used: both with *why in words. */
 	int (*find)(struct cgroup *g, char why[CGROUP_WHY_MAX]);
 	/* Runs after our groups were made, to switch controllers on for leaves; may be NULL. */
 	int (*enable)(struct cgroup *g, char why[CGROUP_WHY_MAX]);
+	/* A leaf that is no directory; NULL: it is one. */
+	int (*leaf_open)(struct cgroup_leaf *leaf);
 	const struct cgroup_file *readings, *limits;
 	unsigned n_readings, n_limits;
 	const char *cpu_key; /* line of the CPU file holding us; NULL: the file is nanoseconds */
@@ -70,6 +74,7 @@ struct cgroup_ops {
 
 extern const struct cgroup_ops cgroup_v1;
 extern const struct cgroup_ops cgroup_v2;
+extern const struct cgroup_ops cgroup_polled;
 /* Rows by number (what the wire carries); NULL past the end. */
 const struct cgroup_ops *cgroup_row(unsigned index);
 unsigned cgroup_row_index(const struct cgroup_ops *ops);
@@ -77,6 +82,8 @@ unsigned cgroup_row_index(const struct cgroup_ops *ops);
 /* conclave-box: takes the first usable row, makes our group `name` in it and removes whatever an earlier owner of
  * the name left behind (its processes are killed). 0, or -errno with *why saying what to do. */
 int cgroup_open(struct cgroup *g, const char *name, char why[CGROUP_WHY_MAX]) must_check;
+/* The row without control groups; cannot fail. */
+void cgroup_open_polled(struct cgroup *g);
 /* Removes our groups if they are empty, closes. Idempotent. */
 void cgroup_close(struct cgroup *g);
 /* A fresh leaf; nothing is left behind on failure. */
@@ -93,6 +100,9 @@ int cgroup_leaf_limit(const struct cgroup_ops *ops, const struct cgroup_leaf *le
 int cgroup_sample(const struct cgroup_ops *ops, const int readings[CGROUP_READINGS],
 	struct cgroup_sample *out) must_check;
 int cgroup_cpu_us(const struct cgroup_ops *ops, int fd, int64_t *out) must_check;
+
+/* Row "polled", by the slot's pid 1: what it has counted so far. */
+int cgroup_meter_write(int meter, const struct cgroup_sample *sample) must_check;
 
 /* For rows. */
 struct cgroup_mount {

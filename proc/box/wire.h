@@ -18,7 +18,7 @@
 #include "proc/box/cgroup.h"
 #include "reactor/base/check.h"
 
-#define WIRE_MAGIC UINT32_C(0x434e4233) /* raise the last byte with every change of struct wire */
+#define WIRE_MAGIC UINT32_C(0x434e4234) /* raise the last byte with every change of struct wire */
 #define WIRE_TEXT_MAX 512
 #define WIRE_FDS_MAX 8
 #define WIRE_PAYLOAD_MAX (256 * 1024) /* argv and environment, with their NULs */
@@ -35,6 +35,14 @@ enum wire_type {
 	WIRE_ENDED,
 	WIRE_COLLECTED,
 	WIRE_FAILED,
+};
+
+/* What conclave-box is, and so what its slots are. */
+enum wire_tier {
+	WIRE_TIER_ROOT,
+	WIRE_TIER_IDS,    /* an ordinary user's, with an id for each slot */
+	WIRE_TIER_ONE_ID, /* ... with his own id for everything */
+	WIRE_TIERS,
 };
 
 enum wire_run_flags {
@@ -61,6 +69,7 @@ struct wire {
 	uint32_t cgroup_row; /* HELLO: which rules the readings follow */
 	union {
 		struct wire_run run;
+		uint32_t tier; /* HELLO; with an ordinary user, `text` is why it is no better */
 		struct {
 			uint32_t
 				readings; /* bits of enum cgroup_reading whose descriptors follow the socket */

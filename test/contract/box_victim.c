@@ -26,6 +26,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -187,6 +188,106 @@ static int do_fork_some(char **argv)
 			continue;
 	}
 	_exit(errno == EAGAIN ? 0 : 1);
+}
+
+/* As many as it may, all there at the same time for a while. */
+static int do_fork_hold(char **argv)
+{
+	while (fork() > 0)
+		continue;
+	if (errno != EAGAIN) /* a child */
+		pause();
+	usleep(200000);
+	kill(-1, SIGKILL);
+	return 0;
+}
+
+/* What pid 1 would suffer by from somebody of the same uid. */
+static int do_harm_pid1(char **argv)
+{
+	struct rlimit limit = {0, 0};
+	struct sched_param idle = {0};
+	unsigned long cpus = 1;
+
+	if (getuid() == 0 || getpid() >= 1000) {
+		printf("not isolated: nothing is done from here\n");
+		return 9;
+	}
+	say("prlimit", prlimit(1, RLIMIT_CPU, &limit, NULL));
+	say("prlimit-high", syscall(SYS_prlimit64, 0x100000001ll, RLIMIT_CPU, &limit, NULL));
+	say("affinity", syscall(SYS_sched_setaffinity, 1, sizeof(cpus), &cpus));
+	say("scheduler", sched_setscheduler(1, SCHED_IDLE, &idle));
+	say("nice", setpriority(PRIO_PROCESS, 1, 19));
+	say("nice-all", setpriority(PRIO_USER, getuid(), 19));
+	say("ionice", syscall(SYS_ioprio_set, 1, 1, 0x6000));
+	say("pidfd", syscall(SYS_pidfd_open, 1, 0));
+	say("tgkill", syscall(SYS_tgkill, 1, 1, SIGKILL));
+	say("own-nice", setpriority(PRIO_PROCESS, 0, 1));
+	say("own-limit", prlimit(0, RLIMIT_NOFILE, NULL, &limit));
+	return 0;
+}
+
+static void burn(int ms)
+{
+	struct timespec t;
+
+	do
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	while (t.tv_sec * 1000 + t.tv_nsec / 1000000 < ms);
+}
+
+/* Children that are waited for by nobody: the kernel adds their time to no parent's. */
+static int do_lose_children(char **argv)
+{
+	signal(SIGCHLD, SIG_IGN);
+	for (int i = atoi(argv[0]); i > 0; i--) {
+		pid_t child = fork();
+		if (child == 0) {
+			burn(60);
+			_exit(0);
+		}
+		while (kill(child, 0) == 0)
+			usleep(1000);
+	}
+	return 0;
+}
+
+/* Prints what the kernel says was used. */
+static int do_short_children(char **argv)
+{
+	struct rusage self, kids;
+
+	for (int i = atoi(argv[0]); i > 0; i--) {
+		if (fork() == 0) {
+			burn(3);
+			_exit(0);
+		}
+		wait(NULL);
+	}
+	getrusage(RUSAGE_SELF, &self);
+	getrusage(RUSAGE_CHILDREN, &kids);
+	printf("%lld\n", (long long)(self.ru_utime.tv_sec + self.ru_stime.tv_sec +
+				     kids.ru_utime.tv_sec + kids.ru_stime.tv_sec) *
+					 1000000 +
+				 self.ru_utime.tv_usec + self.ru_stime.tv_usec +
+				 kids.ru_utime.tv_usec + kids.ru_stime.tv_usec);
+	return 0;
+}
+
+/* Four children that only look at what they have got. */
+static int do_share_memory(char **argv)
+{
+	int status = do_touch_memory(argv);
+
+	for (int i = 0; i < 4; i++) {
+		if (fork() == 0) {
+			usleep(200000);
+			_exit(0);
+		}
+	}
+	while (wait(NULL) > 0)
+		continue;
+	return status;
 }
 
 /* Main ends at once; what it left behind would live for ever and spin. */
@@ -609,7 +710,9 @@ static const struct {
 	{"fds", do_fds},
 	{"fill-disk", do_fill_disk},
 	{"fork-bomb", do_fork_bomb},
+	{"fork-hold", do_fork_hold},
 	{"fork-some", do_fork_some},
+	{"harm-pid1", do_harm_pid1},
 	{"host", do_host},
 	{"ids", do_ids},
 	{"int80", do_int80},
@@ -618,6 +721,7 @@ static const struct {
 	{"limits", do_limits},
 	{"list", do_list},
 	{"locks", do_locks},
+	{"lose-children", do_lose_children},
 	{"memory", do_memory},
 	{"memory-in-child", do_memory_in_child},
 	{"named-outputs", do_named_outputs},
@@ -625,6 +729,8 @@ static const struct {
 	{"open", do_open},
 	{"pids", do_pids},
 	{"print", do_print},
+	{"share-memory", do_share_memory},
+	{"short-children", do_short_children},
 	{"signal", do_signal},
 	{"sockets", do_sockets},
 	{"sleep", do_sleep},

@@ -2,19 +2,22 @@
 /*
  * One lock file a range, never removed: removing a lock file while another start opens it would let both have it.
  * flock() belongs to the open description, so the kernel gives the range up when the last process of ours
- * dies, whatever killed it.
+ * dies, whatever killed it. So does a socket's name; that anybody may take such a name only means that the next one is taken.
  */
 #include "proc/box/helper/claim.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* FNV-1a: the same run directory starts looking at the same range. */
@@ -71,16 +74,73 @@ static int try_range(int dir, unsigned range)
 	return fd;
 }
 
-int claim_open(struct claim *claim, const char *run_dir, char why[CLAIM_WHY_MAX])
+/* Where a run directory looks first. */
+static unsigned first_choice(const char *run_dir, unsigned ranges)
 {
 	char real[PATH_MAX];
+
+	return (unsigned)(hash(realpath(run_dir, real) ? real : run_dir) % ranges);
+}
+
+static void take(struct claim *claim, int fd)
+{
+	claim->lock_fd = fd;
+	claim->uid_base = CLAIM_UID_BASE + claim->range * CLAIM_SLOTS;
+	snprintf(claim->group, sizeof(claim->group), "conclave-box-%04u", claim->range);
+}
+
+static int try_name(uid_t user, unsigned range)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	/* The first byte stays 0: not a file. */
+	int n = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "conclave-box-%u-%04u",
+		user, range);
+	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	if (bind(fd, (const struct sockaddr *)&address, size) < 0) {
+		int error = -errno;
+		close(fd);
+		return error == -EADDRINUSE ? -EWOULDBLOCK : error;
+	}
+	return fd;
+}
+
+int claim_open_user(struct claim *claim, const char *run_dir, uid_t user, unsigned ranges,
+	char why[CLAIM_WHY_MAX])
+{
 	unsigned first;
+	int fd = -EWOULDBLOCK;
+
+	if (ranges == 0 || ranges > CLAIM_RANGES)
+		ranges = CLAIM_RANGES;
+	first = first_choice(run_dir, ranges);
+	for (unsigned i = 0; i < ranges && fd == -EWOULDBLOCK; i++) {
+		claim->range = (first + i) % ranges;
+		fd = try_name(user, claim->range);
+	}
+	if (fd < 0) {
+		snprintf(why, CLAIM_WHY_MAX,
+			"cannot claim one of %u ranges of slots: %s; other judges of this user "
+			"have "
+			"them",
+			ranges, strerror(-fd));
+		return fd;
+	}
+	take(claim, fd);
+	return 0;
+}
+
+int claim_open(struct claim *claim, const char *run_dir, char why[CLAIM_WHY_MAX])
+{
+	unsigned first = first_choice(run_dir, CLAIM_RANGES);
 	int dir = open_directory(why);
 	int fd = -EWOULDBLOCK;
 
 	if (dir < 0)
 		return dir;
-	first = (unsigned)(hash(realpath(run_dir, real) ? real : run_dir) % CLAIM_RANGES);
 	for (unsigned i = 0; i < CLAIM_RANGES && fd == -EWOULDBLOCK; i++) {
 		claim->range = (first + i) % CLAIM_RANGES;
 		fd = try_range(dir, claim->range);
@@ -91,8 +151,6 @@ int claim_open(struct claim *claim, const char *run_dir, char why[CLAIM_WHY_MAX]
 			strerror(-fd));
 		return fd;
 	}
-	claim->lock_fd = fd;
-	claim->uid_base = CLAIM_UID_BASE + claim->range * CLAIM_SLOTS;
-	snprintf(claim->group, sizeof(claim->group), "conclave-box-%04u", claim->range);
+	take(claim, fd);
 	return 0;
 }

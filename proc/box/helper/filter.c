@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -112,6 +113,14 @@ static const struct denied_call calls[] = {
 	{"vhangup", EPERM},
 };
 
+/* Without control groups. */
+static const struct denied_call polled_calls[] = {
+	{"memfd_create", ENOSYS},
+	{"msgget", ENOSYS},
+	{"semget", ENOSYS},
+	{"shmget", ENOSYS},
+};
+
 struct denied_number {
 	int number;
 	int error;
@@ -166,6 +175,20 @@ static const struct denied_argument arguments[] = {
 	{"fcntl", EPERM, IS(1, F_OFD_SETLKW)},
 	{"fcntl", EPERM, IS(1, F_SETLEASE)},
 	{"fcntl", EPERM, IS(1, F_NOTIFY)},
+	/* pid 1 of the slot: signals do nothing to it, but with an ordinary user's single uid the rest would be allowed */
+	{"ioprio_set", EPERM, IS(0, 1), IS(1, 1)}, /* IOPRIO_WHO_PROCESS */
+	{"ioprio_set", EPERM, IS(0, 3)},           /* IOPRIO_WHO_USER */
+	{"kill", EPERM, IS(0, 1)},
+	{"pidfd_open", EPERM, IS(0, 1)},
+	{"prlimit64", EPERM, IS(0, 1)},
+	{"sched_setaffinity", EPERM, IS(0, 1)},
+	{"sched_setattr", EPERM, IS(0, 1)},
+	{"sched_setparam", EPERM, IS(0, 1)},
+	{"sched_setscheduler", EPERM, IS(0, 1)},
+	{"setpriority", EPERM, IS(0, PRIO_PROCESS), IS(1, 1)},
+	{"setpriority", EPERM, IS(0, PRIO_USER)},
+	{"tgkill", EPERM, IS(0, 1)},
+	{"tkill", EPERM, IS(0, 1)},
 	/* huge pages are the machine's, charged to no memory limit of ours */
 	{"memfd_create", EINVAL, FLAG(1, MFD_HUGETLB)},
 	{"mmap", ENOMEM, FLAG(3, MAP_HUGETLB)},
@@ -215,16 +238,25 @@ static int add_argument_rule(scmp_filter_ctx filter, const struct denied_argumen
 		denied->also.op ? 2 : 1, when);
 }
 
-static int add_rules(scmp_filter_ctx filter)
+static int add_calls(scmp_filter_ctx filter, const struct denied_call *denied, size_t n)
 {
 	int error = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(calls) && error == 0; i++) {
-		int number = seccomp_syscall_resolve_name(calls[i].name);
+	for (size_t i = 0; i < n && error == 0; i++) {
+		int number = seccomp_syscall_resolve_name(denied[i].name);
 		if (number >= 0) /* negative: not on this architecture */
 			error = seccomp_rule_add(
-				filter, SCMP_ACT_ERRNO((unsigned)calls[i].error), number, 0);
+				filter, SCMP_ACT_ERRNO((unsigned)denied[i].error), number, 0);
 	}
+	return error;
+}
+
+static int add_rules(bool polled, scmp_filter_ctx filter)
+{
+	int error = add_calls(filter, calls, ARRAY_SIZE(calls));
+
+	if (error == 0 && polled)
+		error = add_calls(filter, polled_calls, ARRAY_SIZE(polled_calls));
 	for (size_t i = 0; i < ARRAY_SIZE(numbers) && error == 0; i++)
 		error = seccomp_rule_add(
 			filter, SCMP_ACT_ERRNO((unsigned)numbers[i].error), numbers[i].number, 0);
@@ -257,7 +289,7 @@ static int export_program(scmp_filter_ctx filter, struct sock_fprog *out)
 	return error;
 }
 
-int filter_build(struct sock_fprog *out)
+int filter_build(bool polled, struct sock_fprog *out)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 	int error;
@@ -266,7 +298,7 @@ int filter_build(struct sock_fprog *out)
 		return -ENOMEM;
 	error = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 	if (error == 0)
-		error = add_rules(filter);
+		error = add_rules(polled, filter);
 	if (error == 0)
 		error = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (error == 0)

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <linux/filter.h>
+#include <stdbool.h>
 
 #include "reactor/base/check.h"
 
-/* 0 and a program on the heap (never freed: it lives as long as we do), or -errno. */
-int filter_build(struct sock_fprog *out) must_check;
+/* 0 and a program on the heap (never freed: it lives as long as we do), or -errno. `polled`: memory that no process maps would be
+ * seen by nobody, so what makes it is refused. */
+int filter_build(bool polled, struct sock_fprog *out) must_check;

@@ -5,8 +5,12 @@
  * has run in it. It shares our descriptors too, until it is told to go, so it sees those a run brings.
  *
  * The two hand over to each other through futexes and never run at the same time, which matters as they share errno:
- *   pid 1: clone, wait `ready` ....... (a run) set `go`, wait for `tid` to be cleared: exec or death
+ *   pid 1: clone, (map,) wait `ready` ....... (a run) set `go`, wait for `tid` to be cleared: exec or death
  *   launcher: get_ready(), set `ready`, wait `go` .............. launch()
+ *
+ * When we are an ordinary user's, the launcher has a user namespace of its own with one number in it, given by pid 1: whatever pid 1
+ * owns (mounts, processes, network) belongs to the one above, and RLIMIT_NPROC counts in it the program alone. A new namespace comes with all
+ * capabilities and no secure bits, so those are dropped there once more.
  *
  * Why a launcher: joining takes the kernel's lock on all thread groups, whose writer may wait for an RCU grace
  * period (10 to 20 ms on a busy machine), and a new session is a new scheduling group. Made ahead, they cost a run nothing.
@@ -47,6 +51,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "proc/box/helper/userns.h"
+
 #define STACK_SIZE (64 * 1024)
 #define NOFILE_MAX 256
 #define NAME_MAX_BYTES 4096
@@ -75,12 +81,16 @@ static int64_t own_cpu_us(void)
 
 static bool join_groups(struct program *p)
 {
+	bool joined = false;
+
 	for (unsigned i = 0; i < CGROUP_TREES_MAX; i++) {
 		int fd = p->leaf->procs[i];
 		if (fd >= 0 && failed(p, "joining the control group", write(fd, "0", 1)))
 			return false;
+		joined = joined || fd >= 0;
 	}
-	p->unjoined_cpu_us = own_cpu_us();
+	if (joined) /* else all we ever used counts */
+		p->unjoined_cpu_us = own_cpu_us();
 	return true;
 }
 
@@ -129,6 +139,8 @@ static bool set_limits(struct program *p)
 {
 	uint64_t cpu_s = (uint64_t)(p->cpu_us + 999999) / 1000000 + 1;
 
+	if (p->processes > 0 && !set_limit(p, RLIMIT_NPROC, (uint64_t)p->processes))
+		return false;
 	return set_limit(p, RLIMIT_CPU, cpu_s) && set_limit(p, RLIMIT_CORE, CORE_MAX) &&
 	       set_limit(p, RLIMIT_FSIZE, (uint64_t)p->file_bytes) &&
 	       set_limit(p, RLIMIT_STACK, (uint64_t)p->stack_bytes) &&
@@ -141,7 +153,7 @@ static bool become_nobody(struct program *p)
 	uid_t uid[3];
 	gid_t gid[3];
 
-	if (failed(p, "setgroups", syscall(SYS_setgroups, 0, NULL)) ||
+	if ((!p->keeps_groups && failed(p, "setgroups", syscall(SYS_setgroups, 0, NULL))) ||
 		failed(p, "setresgid", syscall(SYS_setresgid, p->id, p->id, p->id)) ||
 		failed(p, "setresuid", syscall(SYS_setresuid, p->id, p->id, p->id)) ||
 		failed(p, "getresuid", getresuid(&uid[0], &uid[1], &uid[2])) ||
@@ -153,7 +165,7 @@ static bool become_nobody(struct program *p)
 			return !failed(p, "checking ids", -1);
 		}
 	}
-	if (getgroups(0, NULL) != 0) {
+	if (!p->keeps_groups && getgroups(0, NULL) != 0) {
 		errno = EPERM;
 		return !failed(p, "checking groups", -1);
 	}
@@ -231,9 +243,33 @@ static void futex_set(int *word, int value)
 	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
+/* Inherited by the launcher, but not into a user namespace. */
+static bool drop_bounding_set(struct program *p)
+{
+	/* Not NO_SETUID_FIXUP itself: leaving uid 0 must go on clearing capabilities. All of it locked. */
+	const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED |
+				   SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
+				   SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+
+	if (failed(p, "securebits", prctl(PR_SET_SECUREBITS, bits, 0, 0, 0)))
+		return false;
+	for (unsigned long cap = 0; cap < 64; cap++) {
+		if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) < 0)
+			break; /* past the kernel's last */
+		if (failed(p, "dropping the bounding set", prctl(PR_CAPBSET_DROP, cap, 0, 0, 0)))
+			return false;
+	}
+	return true;
+}
+
 static bool get_ready(struct program *p)
 {
 	umask(022);
+	if (p->own_namespace) {
+		futex_wait(&p->mapped, 0);
+		if (!drop_bounding_set(p))
+			return false;
+	}
 	return join_groups(p) && !failed(p, "setsid", setsid()) && volunteer_for_oom(p) &&
 	       !failed(p, "entering /w", chdir("/w")) && become_nobody(p) && drop_capabilities(p) &&
 	       !failed(p, "no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
@@ -274,8 +310,19 @@ pid_t program_start(struct program *p)
 	return -1;
 }
 
+static bool map_launcher(struct program *p)
+{
+	int error = 0;
+
+	if (p->own_namespace)
+		error = userns_map_one(p->proc_fd, p->pid, p->id, p->outer_id);
+	errno = -error;
+	return !failed(p, "mapping ids", error);
+}
+
 static int start_launcher(struct program *p)
 {
+	const int own = p->own_namespace ? CLONE_NEWUSER : 0;
 	char *stack = malloc(STACK_SIZE);
 
 	if (!stack) {
@@ -283,31 +330,15 @@ static int start_launcher(struct program *p)
 		return -ENOMEM;
 	}
 	p->pid = clone(launcher_main, stack + STACK_SIZE,
-		CLONE_VM | CLONE_FILES | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD, p,
-		&p->tid, NULL, &p->tid);
+		own | CLONE_VM | CLONE_FILES | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD,
+		p, &p->tid, NULL, &p->tid);
 	if (failed(p, "clone", p->pid))
 		return -p->error;
+	if (!map_launcher(p))
+		return -p->error; /* the slot dies of it, and the launcher with it */
+	futex_set(&p->mapped, 1);
 	futex_wait(&p->ready, 0);
 	return p->step ? -p->error : 0;
-}
-
-/* Inherited by the launcher. */
-static bool drop_bounding_set(struct program *p)
-{
-	/* Not NO_SETUID_FIXUP itself: leaving uid 0 must go on clearing capabilities. All of it locked. */
-	const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED |
-				   SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
-				   SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
-
-	if (failed(p, "securebits", prctl(PR_SET_SECUREBITS, bits, 0, 0, 0)))
-		return false;
-	for (unsigned long cap = 0; cap < 64; cap++) {
-		if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) < 0)
-			break; /* past the kernel's last */
-		if (failed(p, "dropping the bounding set", prctl(PR_CAPBSET_DROP, cap, 0, 0, 0)))
-			return false;
-	}
-	return true;
 }
 
 int program_prepare(struct program *p)

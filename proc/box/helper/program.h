@@ -7,6 +7,7 @@
 #pragma once
 
 #include <linux/filter.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -15,13 +16,17 @@
 struct program {
 	/* for program_prepare() */
 	const struct cgroup_leaf *leaf;
-	uid_t id;    /* uid and gid */
-	int proc_fd; /* writable view of the slot's /proc */
+	uid_t id;           /* uid and gid */
+	bool own_namespace; /* it gets a user namespace, in which `id` is ... */
+	uid_t outer_id;     /* ... this number of ours */
+	bool keeps_groups;  /* the kernel lets nobody drop the user's other groups there */
+	int proc_fd;        /* writable view of the slot's /proc */
 	/* for program_start() */
 	char *const *argv; /* names without a slash are looked up in PROGRAM_PATH */
 	char *const *envp;
 	int stdio[3];
 	int64_t cpu_us, file_bytes, stack_bytes;
+	int64_t processes; /* kept by RLIMIT_NPROC; 0: by a control group */
 	const struct sock_fprog *filter;
 
 	/* out */
@@ -32,8 +37,9 @@ struct program {
 	/* private: shared with the launcher */
 	int64_t unjoined_cpu_us;
 	pid_t pid;
-	int tid;   /* futex; the kernel clears it at exec or death */
-	int ready; /* futexes */
+	int tid;    /* futex; the kernel clears it at exec or death */
+	int mapped; /* futexes */
+	int ready;
 	int go;
 };
 

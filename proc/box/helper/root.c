@@ -13,6 +13,9 @@
  * writable.
  *
  * Nothing of /sys is there: no control groups can be seen.
+ *
+ * A bind of a mount that was copied from the host's namespace is not locked itself, so an ordinary user's slot can take the host's /proc
+ * away, which nobody in it has seen by then.
  */
 #include "proc/box/helper/root.h"
 
@@ -207,7 +210,7 @@ static int make_devices(char why[ROOT_WHY_MAX])
 	return error;
 }
 
-static int build(uid_t uid_base, unsigned n, char why[ROOT_WHY_MAX])
+static int build(bool with_proc, uid_t uid_base, unsigned n, char why[ROOT_WHY_MAX])
 {
 	int error = 0;
 
@@ -225,10 +228,20 @@ static int build(uid_t uid_base, unsigned n, char why[ROOT_WHY_MAX])
 		error = make_file("etc/hosts", "127.0.0.1 localhost\n", why);
 	if (error == 0)
 		error = make_devices(why);
+	if (error == 0 && with_proc)
+		error = bind_tree("/proc", "proc", 0, why);
 	return error;
 }
 
-int root_enter(uid_t uid_base, unsigned n, char why[ROOT_WHY_MAX])
+/* Where the tree is built; only we see it there. */
+static int enter_base(const char *base, char why[ROOT_WHY_MAX])
+{
+	if (mount("box", base, "tmpfs", QUIET, "size=1m,nr_inodes=1024,mode=755") < 0)
+		return failed(why, "mount a tmpfs on", base);
+	return chdir(base) < 0 ? failed(why, "enter", base) : 0;
+}
+
+int root_enter(const char *base, bool with_proc, uid_t uid_base, unsigned n, char why[ROOT_WHY_MAX])
 {
 	int error;
 
@@ -237,18 +250,16 @@ int root_enter(uid_t uid_base, unsigned n, char why[ROOT_WHY_MAX])
 		return failed(why, "unshare", "the mount namespace (run as root)");
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return failed(why, "make private", "/");
-	if (mkdir(BASE, 0700) < 0 && errno != EEXIST)
+	if (!base && mkdir(BASE, 0700) < 0 && errno != EEXIST)
 		return failed(why, "make", BASE);
-	if (mount("box", BASE, "tmpfs", QUIET, "size=1m,nr_inodes=1024,mode=755") < 0)
-		return failed(why, "mount a tmpfs on", BASE);
-	if (chdir(BASE) < 0)
-		return failed(why, "enter", BASE);
-	error = build(uid_base, n, why);
+	error = enter_base(base ? base : BASE, why);
+	if (error == 0)
+		error = build(with_proc, uid_base, n, why);
 	if (error < 0)
 		return error;
 	/* Puts the old root on top of the new one, where it is taken off. */
 	if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-		return failed(why, "pivot to", BASE);
+		return failed(why, "pivot to", "the new root");
 	if (mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | QUIET, NULL) < 0)
 		return failed(why, "make read-only", "/");
 	return 0;
@@ -290,12 +301,35 @@ static int mask(const char *name, char why[ROOT_WHY_MAX])
 	return mount(with, name, NULL, MS_BIND, NULL) < 0 ? failed(why, "mask", name) : 0;
 }
 
-static int mount_proc(int *proc_fd, char why[ROOT_WHY_MAX])
+static int mount_fresh_proc(const char *at, char why[ROOT_WHY_MAX])
 {
-	int error = 0;
+	if (mount("proc", at, "proc", QUIET | MS_NOEXEC, "hidepid=2") == 0)
+		return 0;
+	if (errno != EPERM)
+		return failed(why, "mount proc on", at);
+	return failed(why,
+		"mount a proc of its own (the one outside must have nothing mounted over it) on",
+		at);
+}
 
-	if (mount("proc", "/proc", "proc", QUIET | MS_NOEXEC, "hidepid=2") < 0)
-		return failed(why, "mount", "/proc");
+/* The host's is what allows ours; then it goes. */
+static int replace_proc(char why[ROOT_WHY_MAX])
+{
+	int error = mount_fresh_proc("/empty", why);
+
+	if (error < 0)
+		return error;
+	if (umount2("/proc", MNT_DETACH) < 0)
+		return failed(why, "unmount", "the host's /proc");
+	return mount("/empty", "/proc", NULL, MS_MOVE, NULL) < 0 ? failed(why, "move", "/proc") : 0;
+}
+
+static int mount_proc(bool with_proc, int *proc_fd, char why[ROOT_WHY_MAX])
+{
+	int error = with_proc ? replace_proc(why) : mount_fresh_proc("/proc", why);
+
+	if (error < 0)
+		return error;
 	*proc_fd = open_tree(AT_FDCWD, "/proc", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (*proc_fd < 0)
 		return failed(why, "open", "/proc");
@@ -334,14 +368,14 @@ static int mount_writable(char why[ROOT_WHY_MAX])
 	return 0;
 }
 
-int root_finish_slot(int *proc_fd, char why[ROOT_WHY_MAX])
+int root_finish_slot(bool with_proc, int *proc_fd, char why[ROOT_WHY_MAX])
 {
 	int error;
 
 	umask(022);
 	if (sethostname("box", 3) < 0 || setdomainname("", 0) < 0)
 		return failed(why, "set", "the host name");
-	error = mount_proc(proc_fd, why);
+	error = mount_proc(with_proc, proc_fd, why);
 	if (error == 0)
 		error = mount_writable(why);
 	return error;

@@ -16,6 +16,9 @@
  * A slot serves one run. Serving more means undoing: fresh tmpfs, emptied control groups, the emptiness proof again; a
  * second RUN is refused until then.
  *
+ * Without control groups it counts too (meter.c): while the program runs it wakes up to look, it kills for memory and CPU time itself, and before
+ * it goes at somebody's wish (`stop`) it says what was used, which a SIGKILL would take along.
+ *
  * It ends by SIGKILL from conclave-box (the usual way), by the death of conclave-box (PDEATHSIG), or by EOF from the
  * executor. It has no other deadline: the executor has them all.
  */
@@ -30,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -37,6 +41,7 @@
 #include <unistd.h>
 
 #include "proc/box/bundle.h"
+#include "proc/box/helper/meter.h"
 #include "proc/box/helper/program.h"
 #include "proc/box/helper/root.h"
 #include "proc/box/layout.h"
@@ -82,6 +87,11 @@ static void tell_failure(struct zygote *z, int error, const char *text)
 	tell(z, &message);
 }
 
+static bool is_metered(const struct zygote *z)
+{
+	return z->leaf.meter >= 0;
+}
+
 /* --- becoming pid 1 ----------------------------------------------------------------------------------- */
 
 static void reset_signals(void)
@@ -102,11 +112,13 @@ static int compare_fds(const void *a, const void *b)
 /* Closes everything but stdio and what the struct names. */
 static void keep_only_ours(struct zygote *z)
 {
-	int keep[3 + CGROUP_TREES_MAX + CGROUP_LIMITS];
+	int keep[4 + CGROUP_TREES_MAX + CGROUP_LIMITS];
 	unsigned n = 0, from = 3;
 
 	keep[n++] = z->socket;
 	keep[n++] = z->life;
+	keep[n++] = z->stop;
+	keep[n++] = z->leaf.meter;
 	for (unsigned i = 0; i < CGROUP_TREES_MAX; i++)
 		keep[n++] = z->leaf.procs[i];
 	for (unsigned i = 0; i < CGROUP_LIMITS; i++)
@@ -143,10 +155,11 @@ static void use_null_stdio(struct zygote *z)
 	close(fd);
 }
 
-/* What is used from here on: files of others, ids, kill, remounting the writable space. */
+/* What is used from here on: files of others, ids, kill, remounting the writable space; to count, those who hide from /proc. */
 static void keep_few_capabilities(struct zygote *z)
 {
-	const uint32_t few = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER |
+	const uint32_t see = is_metered(z) ? 1u << CAP_SYS_PTRACE : 0;
+	const uint32_t few = see | 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER |
 			     1u << CAP_KILL | 1u << CAP_SETGID | 1u << CAP_SETUID |
 			     1u << CAP_SYS_ADMIN;
 	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -163,22 +176,27 @@ static void become_pid1(struct zygote *z, struct program *program)
 	reset_signals();
 	keep_only_ours(z);
 	die_with_helper(z);
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+	/* The map of the launcher's ids is written through /proc, which gives files of the undumpable to the host's root. */
+	if (prctl(PR_SET_DUMPABLE, z->user ? 1 : 0, 0, 0, 0) < 0)
 		give_up(z, "cannot become undumpable");
 	prctl(PR_SET_NAME, "conclave-slot", 0, 0, 0);
 	use_null_stdio(z);
-	if (root_finish_slot(&program->proc_fd, why) < 0)
+	if (root_finish_slot(z->user, &program->proc_fd, why) < 0)
 		give_up(z, why);
 	program->leaf = &z->leaf;
 	program->filter = &z->filter;
 	program->id = z->id;
+	program->own_namespace = z->user;
+	program->outer_id = z->outer_id;
+	program->keeps_groups = z->one_id;
 	if (program_prepare(program) < 0) {
 		snprintf(why, sizeof(why), "cannot prepare a program: %s: %s", program->step,
 			strerror(program->error));
 		give_up(z, why);
 	}
-	prctl(PR_SET_DUMPABLE, 0, 0, 0,
-		0); /* undone by the launcher's change of ids where fs.suid_dumpable is 1 */
+	/* Undone by the launcher's change of ids where fs.suid_dumpable is 1, and by ourselves above. */
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		give_up(z, "cannot become undumpable");
 	keep_few_capabilities(z);
 }
 
@@ -270,7 +288,8 @@ static int size_writable(const struct run *run)
 static int lay_out(struct zygote *z, const struct run *run, char why[LAYOUT_WHY_MAX])
 {
 	bool read_only = run->request.flags & WIRE_RUN_READ_ONLY;
-	struct layout_owner owner = {.read_only = read_only, .uid = z->id, .gid = z->id};
+	struct layout_owner owner = {
+		.read_only = read_only, .uid = z->outer_id, .gid = z->outer_id};
 	int dir = open("/w", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int error = 0;
 
@@ -280,7 +299,8 @@ static int lay_out(struct zygote *z, const struct run *run, char why[LAYOUT_WHY_
 	if (run->files_fd >= 0)
 		error = layout_unpack(dir, run->files_fd, &owner, why);
 	/* Read-only files can be neither removed nor replaced in a sticky directory of root's. */
-	if (error == 0 && (read_only ? fchmod(dir, 01777) : fchown(dir, z->id, z->id)) < 0)
+	if (error == 0 &&
+		(read_only ? fchmod(dir, 01777) : fchown(dir, z->outer_id, z->outer_id)) < 0)
 		error = -errno;
 	close(dir);
 	return error;
@@ -311,9 +331,12 @@ static int reopen_stdin(struct run *run, int proc_fd)
 
 /* /dev/stdout and /dev/stderr are the pipes by name, and opening them asks their mode: 0600 and the executor's, as made. The
  * program may write to them anyway. */
-static int open_up_outputs(const struct run *run)
+static int open_up_outputs(const struct zygote *z, const struct run *run)
 {
-	return fchmod(run->fds[FD_STDOUT], 0622) < 0 || fchmod(run->fds[FD_STDERR], 0622) < 0
+	/* With one id they are the program's own, which shall not read them either. */
+	const mode_t mode = z->one_id ? 0222 : 0622;
+
+	return fchmod(run->fds[FD_STDOUT], mode) < 0 || fchmod(run->fds[FD_STDERR], mode) < 0
 		       ? -errno
 		       : 0;
 }
@@ -332,7 +355,7 @@ static int prepare(struct zygote *z, struct run *run, int proc_fd, char why[LAYO
 	if (error < 0)
 		return error;
 	snprintf(why, LAYOUT_WHY_MAX, "cannot open the outputs up");
-	error = open_up_outputs(run);
+	error = open_up_outputs(z, run);
 	if (error < 0)
 		return error;
 	snprintf(why, LAYOUT_WHY_MAX, "cannot size the writable space");
@@ -350,7 +373,8 @@ static int prepare(struct zygote *z, struct run *run, int proc_fd, char why[LAYO
 	return error;
 }
 
-static pid_t start(struct program *program, const struct run *run, char why[LAYOUT_WHY_MAX])
+static pid_t start(
+	struct zygote *z, struct program *program, const struct run *run, char why[LAYOUT_WHY_MAX])
 {
 	pid_t pid;
 
@@ -362,6 +386,7 @@ static pid_t start(struct program *program, const struct run *run, char why[LAYO
 	program->cpu_us = run->request.cpu_us;
 	program->file_bytes = run->request.file_bytes;
 	program->stack_bytes = run->request.stack_bytes;
+	program->processes = is_metered(z) ? run->request.processes : 0;
 	pid = program_start(program);
 	if (pid < 0)
 		snprintf(why, LAYOUT_WHY_MAX, "cannot start the program: %s: %s", program->step,
@@ -404,6 +429,87 @@ static void kill_the_rest(struct zygote *z)
 		continue;
 }
 
+/* --- counting ----------------------------------------------------------------------------------------- */
+
+static struct meter new_meter(
+	struct zygote *z, const struct program *program, const struct run *run)
+{
+	const struct meter_limits limits = {
+		.cpu_us = run->request.cpu_us, /* and the launcher's, when that is known */
+		.memory_bytes = run->request.memory_bytes,
+		.processes = run->request.processes,
+	};
+	struct meter meter;
+
+	meter_init(&meter, program->proc_fd, z->leaf.meter, &limits);
+	return meter;
+}
+
+/* A descriptor that is readable when a child has ended. The launcher is out already: no program inherits the mask. */
+static int watch_children(struct zygote *z)
+{
+	sigset_t child;
+	int fd;
+
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	fd = sigprocmask(SIG_BLOCK, &child, NULL) < 0
+		     ? -1
+		     : signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd < 0)
+		give_up(z, "cannot watch for the program's end");
+	return fd;
+}
+
+/* Reaps all that have ended; true when `pid` was among them, with its status. */
+static bool reap_ended(pid_t pid, int *status)
+{
+	bool found = false;
+	pid_t ended;
+	int s;
+
+	while ((ended = waitpid(-1, &s, WNOHANG)) > 0) {
+		if (ended != pid)
+			continue;
+		*status = s;
+		found = true;
+	}
+	return found;
+}
+
+static _Noreturn void stop_metered(struct zygote *z, struct meter *meter)
+{
+	kill_the_rest(z);
+	meter_finish(meter);
+	_exit(0);
+}
+
+/* As wait_for(), looking now and then; what is over a limit is killed here. */
+static int wait_metered(struct zygote *z, pid_t pid, struct meter *meter)
+{
+	struct pollfd polled[] = {
+		{.fd = watch_children(z), .events = POLLIN},
+		{.fd = z->stop, .events = POLLIN},
+	};
+	struct signalfd_siginfo info;
+	int status = 0;
+
+	while (!reap_ended(pid, &status)) {
+		int64_t wait_us = meter_look(meter);
+		struct timespec wait = {.tv_nsec = wait_us * 1000};
+		if (wait_us == 0 && kill(-1, SIGKILL) < 0 && errno != ESRCH)
+			give_up(z, "cannot kill the program");
+		if (ppoll(polled, ARRAY_SIZE(polled), wait_us ? &wait : NULL, NULL) < 0)
+			continue;
+		if (polled[1].revents)
+			stop_metered(z, meter);
+		while (polled[0].revents && read(polled[0].fd, &info, sizeof(info)) > 0)
+			continue;
+	}
+	close(polled[0].fd);
+	return status;
+}
+
 static void collect(struct zygote *z, const struct run *run)
 {
 	struct wire message = {.magic = WIRE_MAGIC, .type = WIRE_COLLECTED};
@@ -423,6 +529,7 @@ static void serve(struct zygote *z, struct run *run, struct program *program)
 	struct wire message = {.magic = WIRE_MAGIC, .type = WIRE_STARTED};
 	char why[LAYOUT_WHY_MAX];
 	int error = prepare(z, run, program->proc_fd, why);
+	struct meter meter = {0};
 	int64_t started;
 	pid_t pid;
 
@@ -430,20 +537,25 @@ static void serve(struct zygote *z, struct run *run, struct program *program)
 		tell_failure(z, error, why);
 		return;
 	}
+	if (is_metered(z))
+		meter = new_meter(z, program, run);
 	started =
 		now_us(); /* exec and its page faults are in the CPU time, so in the wall time too */
-	pid = start(program, run, why);
+	pid = start(z, program, run, why);
 	if (pid < 0) {
 		tell_failure(z, -EIO, why);
 		return;
 	}
 	message.own_cpu_us = program->own_cpu_us;
+	meter.limits.cpu_us += program->own_cpu_us;
 	tell(z, &message);
 	wire_close_fds(&run->fds[FD_STDOUT], 2); /* the readers' EOF must not wait for us */
 	message.type = WIRE_ENDED;
-	message.ended.status = wait_for(pid);
+	message.ended.status = is_metered(z) ? wait_metered(z, pid, &meter) : wait_for(pid);
 	message.ended.wall_us = now_us() - started;
 	kill_the_rest(z);
+	if (is_metered(z))
+		meter_finish(&meter);
 	tell(z, &message);
 	if (run->collect_fd >= 0 && WIFEXITED(message.ended.status) &&
 		WEXITSTATUS(message.ended.status) == 0)
@@ -453,9 +565,15 @@ static void serve(struct zygote *z, struct run *run, struct program *program)
 /* The next RUN from the executor; returns only with one. */
 static void receive(struct zygote *z, struct run *run)
 {
+	struct pollfd polled[] = {
+		{.fd = z->socket, .events = POLLIN},
+		{.fd = z->stop, .events = POLLIN}, /* poll() passes over -1 */
+	};
 	struct wire message;
 
 	memset(run, 0, sizeof(*run));
+	if (poll(polled, ARRAY_SIZE(polled), -1) < 0 || polled[1].revents)
+		_exit(0);
 	if (wire_receive(z->socket, &message, run->fds, &run->n_fds) < 0)
 		_exit(0);
 	if (message.type != WIRE_RUN)

@@ -165,7 +165,41 @@ static void test_cgroup_rows(void **state)
 {
 	assert_ptr_equal(cgroup_row(cgroup_row_index(&cgroup_v1)), &cgroup_v1);
 	assert_ptr_equal(cgroup_row(cgroup_row_index(&cgroup_v2)), &cgroup_v2);
-	assert_null(cgroup_row(2));
+	assert_ptr_equal(cgroup_row(cgroup_row_index(&cgroup_polled)), &cgroup_polled);
+	assert_null(cgroup_row(3));
+}
+
+/* What pid 1 has counted is read as from files of the kernel. */
+static void test_cgroup_polled(void **state)
+{
+	const struct cgroup_sample counted = {.cpu_us = 1234567,
+		.memory_bytes = 7 << 20,
+		.oom_kills = 1,
+		.limit_ooms = 1,
+		.pids_refused = 2};
+	struct cgroup_sample sample;
+	struct cgroup_leaf leaf;
+	struct cgroup g;
+	int64_t us;
+
+	cgroup_open_polled(&g);
+	assert_int_equal(cgroup_leaf_open(&g, 0, &leaf), 0);
+	assert_int_equal(cgroup_leaf_limit(g.ops, &leaf, 1, 1), 0);
+	assert_int_equal(cgroup_sample(g.ops, leaf.readings, &sample), 0);
+	assert_true(sample.cpu_us == 0 && sample.memory_bytes == 0 && sample.oom_kills == 0);
+	assert_int_equal(cgroup_meter_write(leaf.meter, &counted), 0);
+	assert_int_equal(cgroup_sample(g.ops, leaf.readings, &sample), 0);
+	assert_int_equal(sample.cpu_us, 1234567);
+	assert_int_equal(sample.memory_bytes, 7 << 20);
+	assert_int_equal(sample.oom_kills, 1);
+	assert_int_equal(sample.limit_ooms, 1);
+	assert_true(sample.has_limit_ooms);
+	assert_int_equal(sample.pids_refused, 2);
+	assert_int_equal(cgroup_cpu_us(g.ops, leaf.readings[CGROUP_CPU], &us), 0);
+	assert_int_equal(us, 1234567);
+	cgroup_leaf_close(&leaf);
+	assert_int_equal(cgroup_leaf_remove(&g, 0), 0);
+	cgroup_close(&g);
 }
 
 /* --- layout ------------------------------------------------------------------------------------------- */
@@ -321,6 +355,7 @@ int main(void)
 		cmocka_unit_test(test_cgroup_samples),
 		cmocka_unit_test(test_cgroup_limits),
 		cmocka_unit_test(test_cgroup_rows),
+		cmocka_unit_test(test_cgroup_polled),
 		cmocka_unit_test_setup_teardown(
 			test_layout_unpack, fresh_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(
