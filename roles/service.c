@@ -141,9 +141,10 @@ static void raise_descriptor_limit(void)
 
 static void open_loop(struct process *p, const char *program)
 {
+	char *worker cleanup(mem_freep) = mem_printf("%s.%u", p->role->name, p->worker);
 	struct loop_options options = {0};
 
-	p->log = log_new(STDERR_FILENO, p->role->name, level_of(p->cfg));
+	p->log = log_new(STDERR_FILENO, p->worker ? worker : p->role->name, level_of(p->cfg));
 	options.log = p->log;
 	p->loop = loop_new(&options);
 	p->on_term = signal_new(p->loop, SIGTERM, on_stop_signal, p);
