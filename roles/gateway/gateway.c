@@ -23,6 +23,7 @@
 
 #define IDLE_TIMEOUT_US (75 * US_PER_S)
 #define STOP_US (5 * US_PER_S)
+#define BEAT_US (15 * US_PER_S)
 #define CONNECTIONS_SPARE 1000 /* beyond those that wait */
 
 static const struct gateway_route gateway_routes[] = {
@@ -94,6 +95,14 @@ static const struct gateway_route gateway_routes[] = {
 		.query = "wait",
 		.status = 200,
 		.answer = "task_view"},
+	{.method = HTTP_GET,
+		.path = TASKS_PATH "/{id}/events",
+		.handle = events_on_get,
+		.allow = ALLOW_ANY,
+		.summary = "Server-sent events: `task` at each change, then `done` with the whole "
+			   "task. 204: the client has that already (Last-Event-ID).",
+		.status = 200,
+		.type = "text/event-stream"},
 	{.method = HTTP_GET,
 		.path = TASKS_PATH "/{id}/files/{name*}",
 		.handle = files_on_get,
@@ -465,9 +474,11 @@ int gateway_new(struct loop *loop, const struct gateway_options *options, struct
 	g->transport = options->transport;
 	g->languages = options->languages;
 	g->wait_us = options->wait_us;
+	g->beat_us = options->beat_us ? options->beat_us : BEAT_US;
 	g->waiting_max = options->waiting_max ? options->waiting_max : WAITING_MAX;
 	list_init(&g->visits);
 	waiters_init(g);
+	events_init(g);
 	done_cache_init(&g->done_cache, options->done_cache);
 	access_init(g);
 	routes_init(g);
@@ -522,6 +533,7 @@ void gateway_stop(struct gateway *g, void (*on_stopped)(void *arg), void *arg)
 	http_server_stop_accepting(g->server);
 	timer_start(&g->stop_deadline, STOP_US);
 	waiters_end_all(g);
+	events_end_all(g);
 	gateway_maybe_stopped(g);
 }
 
@@ -534,6 +546,7 @@ void gateway_free(struct gateway *g)
 	CHECK(list_is_empty(&g->visits));
 	defer_cancel(&g->stopped);
 	timer_stop(&g->stop_deadline);
+	events_fini(g);
 	waiters_fini(g);
 	done_cache_fini(&g->done_cache);
 	access_fini(g);

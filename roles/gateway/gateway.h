@@ -23,6 +23,7 @@ struct gateway_options {
 	unsigned n_listen_fds;
 	struct shared *shared; /* borrowed: what the workers have in common; NULL = there is one */
 	unsigned slot;         /* ours in there */
+	int64_t beat_us;       /* between two comments in a quiet stream of events; 0 = 15 s */
 	const char *hosts;     /* further names the Host header may carry, by comma */
 	const struct map
 		*languages; /* borrowed: the profiles that exist (name -> struct language *) */

@@ -7,6 +7,7 @@
  *   visit.c    one HTTP request while it is worked on: its parameters, its answer
  *   ask.c      one question to the judicators, repeated until one answers
  *   tasks.c    POST, GET and DELETE of tasks
+ *   events.c   clients that follow a task
  *   files.c    the bytes of what belongs to a task
  *   waiters.c  clients that wait for a task to be done
  *   lists.c    what else can be looked at: executors, judicators, languages, health
@@ -117,6 +118,12 @@ struct visit {
 	bool adding;
 	int64_t adding_then, added_then;
 
+	/* events.c */
+	struct http_stream *stream; /* the answer has begun; http is NULL */
+	struct list stream_link;    /* g->events.streams */
+	char last_state[65];        /* the client knows */
+	size_t sent;                /* of plain */
+
 	unsigned list; /* lists.c */
 
 	struct { /* metrics.c */
@@ -139,6 +146,8 @@ void visit_reply(struct visit *v, int status, const char *type, struct str body)
 void visit_problem(struct visit *v, const struct problem *problem);
 void visit_fail(struct visit *v, int status, const char *code, const char *fmt, ...)
 	printf_like(4, 5);
+/* Begins an answer whose length is not known, as v->stream; whoever ends that frees the visit. */
+void visit_stream(struct visit *v, int status, const char *type);
 /* Without an answer: the client is gone. */
 void visit_free(struct visit *v);
 
@@ -286,7 +295,8 @@ void files_on_get(const struct route_match *match, struct http_request *http);
 /* --- waiters.c ------------------------------------------------------------------------------------------------ */
 
 struct waiters {
-	struct map entries;   /* id -> struct wait_entry: all that held gets are for */
+	/* id -> struct wait_entry, all that held gets are for: of those that wait for the end, and of those that listen */
+	struct map entries, listened;
 	struct list watchers; /* struct watcher, the oldest first */
 	struct list looks;    /* struct look */
 	struct list due;      /* struct visit (wait_link): their wait is over */
@@ -299,9 +309,33 @@ void waiters_fini(struct gateway *g); /* when no visit waits any more */
 bool waiters_are_full(const struct gateway *g);
 /* The visit is answered by tasks_reply...() when its task is done, or when v->until_us has come. */
 void waiters_add(struct visit *v);
+/* The visit has a stream, and knows the task's state: events_tell() at each change, until it is removed. */
+void waiters_listen(struct visit *v, struct str state);
 void waiters_remove(struct visit *v); /* harmless when it does not wait */
-/* Everybody's wait is over. */
+/* Everybody's wait is over; those that listen stay. */
 void waiters_end_all(struct gateway *g);
+
+/* --- events.c -------------------------------------------------------------------------------------------------- */
+
+/* Streams are at most this part of those that may wait: each change of a task that is followed costs a get. */
+#define EVENTS_SHARE 10
+
+struct events {
+	struct list streams; /* struct visit (stream_link) */
+	unsigned count;
+	struct timer beat;
+};
+
+void events_init(struct gateway *g);
+void events_fini(struct gateway *g); /* when there is no stream any more */
+void events_on_get(const struct route_match *match, struct http_request *http);
+/* A change: view is short, or whole when the task is done; then the visit is over soon, or at once. */
+void events_tell(struct visit *v, struct str state, bool done, struct str view);
+/* There is no such task any more. Frees the visit. */
+void events_end(struct visit *v);
+/* A visit that ends has no stream any more; harmless when it had none. */
+void events_forget(struct visit *v);
+void events_end_all(struct gateway *g);
 
 /* --- lists.c -------------------------------------------------------------------------------------------------- */
 
@@ -358,7 +392,7 @@ struct gateway {
 	unsigned n_hosts;
 	char **names; /* likewise, at any port */
 	unsigned n_names;
-	int64_t wait_us;
+	int64_t wait_us, beat_us;
 	unsigned waiting_max;
 	struct buf refusal; /* scratch: a problem document given to the server */
 	struct route *routes;
@@ -380,6 +414,7 @@ struct gateway {
 
 	struct list visits;
 	struct waiters waiters;
+	struct events events;
 	struct done_cache done_cache;
 
 	bool stopping;

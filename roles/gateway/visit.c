@@ -4,6 +4,7 @@
  *
  * A visit is one HTTP request from the handler's turn to its answer. It owns all that works for it (a question to the judicators,
  * a place among the waiters), so its end ends all of that: an answer, or the client's going (the server's gone callback).
+ * An answer that is a stream goes on after its beginning: the visit lives until the stream ends, and has no request any more.
  * Each visit is on g->visits; a gateway that stops has stopped when that list is empty.
  */
 #include "roles/gateway/gateway_int.h"
@@ -48,6 +49,7 @@ struct visit *visit_new(struct gateway *g, struct http_request *http)
 	v->started_us = loop_now_us(g->loop);
 	list_init(&v->link);
 	list_init(&v->wait_link);
+	list_init(&v->stream_link);
 	list_add_tail(&g->visits, &v->link);
 	if (log_is_on(g->log, LOG_DEBUG))
 		note_what(v);
@@ -66,6 +68,7 @@ void visit_free(struct visit *v)
 	ask_stop(&v->ask);
 	access_added(v);
 	waiters_remove(v);
+	events_forget(v);
 	list_del(&v->link);
 	record_free(v->task);
 	buf_fini(&v->doc);
@@ -83,6 +86,13 @@ void visit_reply(struct visit *v, int status, const char *type, struct str body)
 	metrics_request(v->g, v->route, status, loop_now_us(v->g->loop) - v->started_us);
 	http_request_reply(v->http, status, type, body);
 	visit_free(v);
+}
+
+void visit_stream(struct visit *v, int status, const char *type)
+{
+	log_debug(v->g->log, "request", "request=\"%s\" status=%d stream=yes", v->what, status);
+	metrics_request(v->g, v->route, status, loop_now_us(v->g->loop) - v->started_us);
+	v->stream = http_request_stream(take_ptr(&v->http), status, type, -1);
 }
 
 void visit_problem(struct visit *v, const struct problem *problem)

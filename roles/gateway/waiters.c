@@ -2,7 +2,8 @@
 /*
  * waiters - theory of operation
  *
- * Clients that wait for a task to be done cost the judicators one held `get`, not one each. Actors:
+ * Clients that wait for a task to be done cost the judicators one held `get`, not one each; so do those that listen to every change of one,
+ * whose gets are others. Actors:
  *
  *   entry    one id and the visits that wait for it
  *   watcher  up to WATCH_MAX entries and the get that is held for them; its random name is the get's `watcher`
@@ -16,6 +17,11 @@
  *     a get answers   the tasks in it are done: their visits are answered. If it was the newest, the rest is asked for anew.
  *     a get fails     the next judicator, after a pause that grows; the entries stay
  *     a get is not superseded within SUPERSEDE_US    its judicator is silent: the same as a failure
+ *
+ * A watcher of those that listen names what is known of each task, so a get answers any change. Its entries stay when they were told of one,
+ * and the next get goes out LISTEN_PAUSE_US after the last at the soonest: changes that come faster become one, and a set is not sent
+ * for each. Who joins with another state than the entry's makes it unknown, so everybody is told what is so now; streams know themselves
+ * what they have told.
  *
  * A set that shrinks (clients that leave) is not sent anew: the judicator's answer about an id nobody waits for is dropped.
  * An answer of the newest get that brings nothing, long before its time, comes from a judicator that stops: the next one is asked.
@@ -39,6 +45,7 @@
 	2 /* early empty answers in a row, until a judicator is taken for one that stops */
 #define LOOK_BUDGET_US (2 * US_PER_S) /* shorter than a stop */
 #define SUPERSEDE_US (2 * US_PER_S)
+#define LISTEN_PAUSE_US (50 * US_PER_MS)
 #define HELD_MARGIN_US (5 * US_PER_S) /* on top of the hold, until a get counts as lost */
 #define PAUSE_MIN_US (20 * US_PER_MS)
 #define PAUSE_MAX_US (1 * US_PER_S)
@@ -56,11 +63,13 @@ struct watcher {
 	struct gateway *g;
 	struct list link;    /* g->waiters.watchers */
 	struct list entries; /* struct wait_entry */
+	bool listens;        /* to every change */
 	unsigned n;
 	char name[24];
 	struct held held[2];
 	struct held *newest; /* names every entry unless `grown`; NULL = none */
 	bool grown;
+	int64_t sent_us; /* the last one */
 	unsigned let_go; /* early empty answers in a row */
 	struct defer send;
 	struct timer pause;     /* after a failure */
@@ -74,6 +83,7 @@ struct wait_entry {
 	struct watcher *watcher; /* NULL in a look */
 	struct list link;        /* watcher->entries */
 	struct list visits;      /* struct visit */
+	char known[65];          /* state, where it is listened to; "" = none */
 };
 
 struct look {
@@ -147,6 +157,69 @@ static void entry_answer_missing(struct wait_entry *e)
 		tasks_reply_missing(entry_take(e, &last));
 }
 
+/* Everybody who listens is told; what is told last may end the entry. */
+static void entry_tell(struct wait_entry *e, struct str state, bool done, struct str view)
+{
+	struct list *it = e->visits.next, *next;
+	bool last = false;
+
+	for (; !last; it = next) {
+		next = it->next;
+		last = next == &e->visits;
+		events_tell(list_entry(it, struct visit, wait_link), state, done, view);
+	}
+}
+
+static void entry_end(struct wait_entry *e)
+{
+	struct list *it = e->visits.next, *next;
+	bool last = false;
+
+	for (; !last; it = next) {
+		next = it->next;
+		last = next == &e->visits;
+		events_end(list_entry(it, struct visit, wait_link));
+	}
+}
+
+static void deliver_change(
+	struct wait_entry *e, const struct msg_task_view *task, struct buf *scratch)
+{
+	bool done = view_is_done(task);
+
+	CHECK(task->state.n < sizeof(e->known));
+	memcpy(e->known, task->state.p, task->state.n);
+	e->known[task->state.n] = '\0';
+	buf_clear(scratch);
+	if (done)
+		view_text(task, scratch);
+	else
+		view_text_short(task, scratch);
+	entry_tell(e, task->state, done, buf_str(scratch));
+}
+
+/* To those that listen. */
+static void deliver_changes(struct gateway *g, const struct msg_get_reply *reply)
+{
+	struct buf scratch cleanup(buf_fini) = BUF_INIT;
+
+	for (size_t i = 0; i < reply->tasks.count; i++) {
+		const struct msg_task_view *task =
+			codec_item(reply->tasks, struct msg_task_view, i);
+		struct wait_entry *e = map_get(&g->waiters.listened, id_str(&task->id));
+
+		if (e)
+			deliver_change(e, task, &scratch);
+	}
+	for (size_t i = 0; i < reply->missing.count; i++) {
+		struct wait_entry *e =
+			map_get(&g->waiters.listened, *codec_item(reply->missing, struct str, i));
+
+		if (e)
+			entry_end(e);
+	}
+}
+
 /* Returns how many tasks somebody waited for. */
 static unsigned deliver(
 	struct gateway *g, const struct map *entries, const struct msg_get_reply *reply)
@@ -211,8 +284,14 @@ static void watcher_free(struct watcher *w)
 /* The set must be sent (again). */
 static void watcher_touch(struct watcher *w)
 {
+	int64_t us = w->sent_us + LISTEN_PAUSE_US - loop_now_us(w->g->loop);
+
 	w->grown = true;
-	if (!timer_is_armed(&w->pause))
+	if (timer_is_armed(&w->pause))
+		return;
+	if (w->listens && us > 0)
+		timer_start(&w->pause, us);
+	else
 		loop_defer(w->g->loop, &w->send);
 }
 
@@ -268,14 +347,17 @@ static void on_answer(void *arg, struct rpc_answer *answer)
 	if (answer->failure != RPC_OK) {
 		watcher_failed(w, held, rpc_failure_name(answer->failure));
 	} else {
-		deliver(w->g, &w->g->waiters.entries, reply);
+		if (w->listens)
+			deliver_changes(w->g, reply);
+		else
+			deliver(w->g, &w->g->waiters.entries, reply);
 		if (held == w->newest)
 			newest_answered(w, held, !reply->tasks.count && !reply->missing.count);
 	}
 	if (!w->n && !w->held[0].op && !w->held[1].op)
 		watcher_free(w);
-	else if (w->n && w->grown && !timer_is_armed(&w->pause))
-		loop_defer(w->g->loop, &w->send);
+	else if (w->n && w->grown)
+		watcher_touch(w);
 }
 
 static void on_supersede(void *arg)
@@ -295,8 +377,11 @@ static struct msg_get_item *watcher_items(const struct watcher *w)
 	struct msg_get_item *items = mem_array(w->n, sizeof(*items));
 	size_t n = 0;
 
-	list_each (it, &w->entries)
-		items[n++].id = list_entry(it, struct wait_entry, link)->id;
+	list_each (it, &w->entries) {
+		const struct wait_entry *e = list_entry(it, struct wait_entry, link);
+
+		items[n++] = (struct msg_get_item){e->id, str_from(e->known)};
+	}
 	return items;
 }
 
@@ -320,8 +405,9 @@ static void watcher_send(struct watcher *w)
 	struct gateway *g = w->g;
 	struct msg_get_item *items cleanup(mem_freep) = NULL;
 	struct held *held, *older;
-	struct msg_get_request request = {
-		.watcher = str_from(w->name), .wait_ms = g->wait_us / US_PER_MS, .done_only = true};
+	struct msg_get_request request = {.watcher = str_from(w->name),
+		.wait_ms = g->wait_us / US_PER_MS,
+		.done_only = !w->listens};
 	int r;
 
 	if (!w->n || !w->grown || !make_room(w))
@@ -330,7 +416,7 @@ static void watcher_send(struct watcher *w)
 	items = watcher_items(w);
 	request.items = (struct codec_list){items, w->n};
 	held->address = peers_current(&g->peers);
-	held->sent_us = loop_now_us(g->loop);
+	held->sent_us = w->sent_us = loop_now_us(g->loop);
 	w->newest = held;
 	r = rpc_call(g->loop, g->transport, held->address, RPC_get, &request,
 		g->wait_us + HELD_MARGIN_US - rpc_methods[RPC_get].timeout_us, on_answer, held,
@@ -354,11 +440,13 @@ static void on_send(void *arg)
 	watcher_send(arg);
 }
 
-static struct watcher *watcher_new(struct gateway *g)
+static struct watcher *watcher_new(struct gateway *g, bool listens)
 {
 	struct watcher *w = mem_alloc(sizeof(*w));
 
 	w->g = g;
+	w->listens = listens;
+	w->sent_us = loop_now_us(g->loop) - LISTEN_PAUSE_US;
 	w->held[0].watcher = w->held[1].watcher = w;
 	w->backoff = (struct backoff){.min_us = PAUSE_MIN_US, .max_us = PAUSE_MAX_US};
 	snprintf(w->name, sizeof(w->name), "%016" PRIx64, loop_random(g->loop));
@@ -371,15 +459,15 @@ static struct watcher *watcher_new(struct gateway *g)
 	return w;
 }
 
-static struct watcher *watcher_with_room(struct gateway *g)
+static struct watcher *watcher_with_room(struct gateway *g, bool listens)
 {
 	list_each (it, &g->waiters.watchers) {
 		struct watcher *w = list_entry(it, struct watcher, link);
 
-		if (w->n < WATCH_MAX)
+		if (w->listens == listens && w->n < WATCH_MAX)
 			return w;
 	}
-	return watcher_new(g);
+	return watcher_new(g, listens);
 }
 
 /* --- looks: the wait is over -------------------------------------------------------------------------------------------- */
@@ -479,10 +567,43 @@ bool waiters_are_full(const struct gateway *g)
 	return g->waiters.count >= g->waiting_max;
 }
 
+/* A place for the visit among those of its id. */
+static struct wait_entry *join(struct visit *v, struct map *map)
+{
+	struct wait_entry *e = map_get(map, id_str(&v->id));
+
+	if (!e) {
+		e = entry_new(map, &v->id);
+		e->watcher = watcher_with_room(v->g, map == &v->g->waiters.listened);
+		e->watcher->n++;
+		list_add_tail(&e->watcher->entries, &e->link);
+		watcher_touch(e->watcher);
+	}
+	entry_add(e, v);
+	return e;
+}
+
+void waiters_listen(struct visit *v, struct str state)
+{
+	struct gateway *g = v->g;
+	bool is_new = !map_get(&g->waiters.listened, id_str(&v->id));
+	struct wait_entry *e = join(v, &g->waiters.listened);
+
+	g->waiters.count++;
+	v->waits = true;
+	timer_init(&v->wait, g->loop, NULL, v);
+	CHECK(state.n < sizeof(e->known));
+	if (is_new) {
+		memcpy(e->known, state.p, state.n);
+	} else if (!str_is(state, e->known)) {
+		e->known[0] = '\0';
+		watcher_touch(e->watcher);
+	}
+}
+
 void waiters_add(struct visit *v)
 {
 	struct gateway *g = v->g;
-	struct wait_entry *e = map_get(&g->waiters.entries, id_str(&v->id));
 
 	g->waiters.count++;
 	v->waits = true;
@@ -492,14 +613,7 @@ void waiters_add(struct visit *v)
 		return;
 	}
 	timer_start_at(&v->wait, v->until_us);
-	if (!e) {
-		e = entry_new(&g->waiters.entries, &v->id);
-		e->watcher = watcher_with_room(g);
-		e->watcher->n++;
-		list_add_tail(&e->watcher->entries, &e->link);
-		watcher_touch(e->watcher);
-	}
-	entry_add(e, v);
+	join(v, &g->waiters.entries);
 }
 
 void waiters_remove(struct visit *v)
@@ -533,6 +647,7 @@ void waiters_init(struct gateway *g)
 	struct waiters *ws = &g->waiters;
 
 	map_init(&ws->entries);
+	map_init(&ws->listened);
 	list_init(&ws->watchers);
 	list_init(&ws->looks);
 	list_init(&ws->due);
@@ -550,4 +665,5 @@ void waiters_fini(struct gateway *g)
 	list_each_safe (it, &ws->looks)
 		look_free(list_entry(it, struct look, link));
 	map_fini(&ws->entries);
+	map_fini(&ws->listened);
 }

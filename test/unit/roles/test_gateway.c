@@ -110,6 +110,7 @@ static void start_gateway(
 		.wait_us = 2 * US_PER_S,
 		.waiting_max = waiting_max,
 		.done_cache = 256 << 10,
+		.beat_us = 200 * US_PER_MS,
 	};
 
 	assert_int_equal(gateway_new(f->loop, &options, &f->gateway), 0);
@@ -388,23 +389,65 @@ static struct record *call(struct fixture *f, enum rpc_method method, const void
 	return s.record;
 }
 
+static void enroll(struct fixture *f)
+{
+	struct msg_register_request hello = {.executor = STR("e1"), .base = f->epoch};
+	struct record *r;
+
+	if (f->epoch)
+		return;
+	r = call(f, RPC_register, &hello);
+	f->epoch = ((const struct msg_register_reply *)record_data(r))->epoch;
+	record_free(r);
+}
+
+/* Takes one task, and reports that it runs this case; what it held before goes back. */
+static void run_case(struct fixture *f, const char *id, int64_t attempt, int64_t case_no)
+{
+	struct str languages[] = {STR("cpp")};
+	struct msg_executing_item item = {
+		.attempt = attempt, .status = STR("running"), .case_no = case_no};
+	struct msg_report_request report = {.executor = STR("e1"), .languages = {languages, 1}};
+
+	enroll(f);
+	assert_true(id_parse(str_from(id), &item.id));
+	for (unsigned i = 0; i < 2; i++) {
+		report.epoch = f->epoch;
+		report.acked = f->seq;
+		report.seq = ++f->seq;
+		report.vacant = case_no == 0 && i == 0;
+		if (i > 0 || case_no > 0)
+			report.executing = (struct codec_list){&item, 1};
+		record_free(call(f, RPC_report, &report));
+	}
+}
+
+/* Reports the task that runs as accepted. */
+static void end_case(struct fixture *f, const char *id, int64_t attempt, struct str result)
+{
+	struct msg_complete_item done = {.attempt = attempt,
+		.status = STR("success"),
+		.verdict = STR("accepted"),
+		.result.text = result};
+	struct msg_report_request report = {
+		.executor = STR("e1"), .epoch = f->epoch, .acked = f->seq, .complete = {&done, 1}};
+
+	assert_true(id_parse(str_from(id), &done.id));
+	report.seq = ++f->seq;
+	record_free(call(f, RPC_report, &report));
+}
+
 /* Takes all that waits, and reports it as accepted. Returns how many. */
 static size_t judge_all(struct fixture *f)
 {
 	struct str languages[] = {STR("cpp"), STR("raw")};
-	struct msg_register_request hello = {.executor = STR("e1"), .base = f->epoch};
 	struct msg_report_request report = {.executor = STR("e1"), .languages = {languages, 2}};
 	struct record *claimed, *accepted;
 	const struct msg_report_reply *reply;
 	struct msg_complete_item *done;
 	size_t n;
 
-	if (!f->epoch) {
-		struct record *r = call(f, RPC_register, &hello);
-
-		f->epoch = ((const struct msg_register_reply *)record_data(r))->epoch;
-		record_free(r);
-	}
+	enroll(f);
 	report.epoch = f->epoch;
 	report.acked = f->seq;
 	report.seq = ++f->seq;
@@ -1505,6 +1548,256 @@ static void stops_politely(void **state)
 	client_free(waiter);
 }
 
+/* --- events ------------------------------------------------------------------------------------------------------------------ */
+
+struct reading {
+	struct client *c;
+	const char *text; /* NULL: all of it, to the end of the body */
+};
+
+static bool has_read(void *arg)
+{
+	struct reading *r = arg;
+	struct client *c = r->c;
+	ssize_t n = read(c->fd, buf_reserve(&c->in, 65536), 65536);
+
+	if (n == 0)
+		c->closed = true;
+	if (n > 0) {
+		c->in.len += (size_t)n;
+		c->in.data[c->in.len] = '\0';
+	}
+	return c->closed || (c->in.len && strstr(c->in.data, r->text ? r->text : "\r\n0\r\n\r\n"));
+}
+
+static void read_until(struct fixture *f, struct client *c, const char *text)
+{
+	struct reading r = {c, text};
+
+	turn_until(f, has_read, &r);
+	if (c->closed)
+		fail_msg("closed before %s: %s", text ? text : "the end",
+			c->in.len ? c->in.data : "");
+}
+
+static unsigned times(const struct client *c, const char *text)
+{
+	unsigned n = 0;
+
+	for (const char *at = c->in.data; at && (at = strstr(at, text)); at++)
+		n++;
+	return n;
+}
+
+static void follow(struct fixture *f, struct client *c, const char *id, const char *headers)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/api/v1/tasks/%s/events", id);
+	client_send(f, c, "GET", path, headers, STR_NULL);
+}
+
+static void tells_each_change_and_the_end(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c = client_new(f), *events = client_new(f), *late = client_new(f);
+	char id[ID_LEN + 1];
+
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	snprintf(id, sizeof(id), "%s", text_of(c, "id"));
+	follow(f, events, id, "");
+	read_until(f, events, "event: task\nid: pending.0.0\ndata: {\"id\":\"");
+	assert_non_null(strstr(events->in.data, "HTTP/1.1 200 "));
+	assert_non_null(strstr(events->in.data, "Content-Type: text/event-stream\r\n"));
+	assert_non_null(strstr(events->in.data, "Cache-Control: no-store\r\n"));
+	assert_non_null(strstr(events->in.data, "retry: 1000\n\n"));
+	run_case(f, id, 1, 0);
+	read_until(f, events, "event: task\nid: running.1.0\ndata: {");
+	follow(f, late, id, ""); /* joins one who listens already */
+	read_until(f, late, "event: task\nid: running.1.0\ndata: {");
+	run_case(f, id, 1, 1);
+	read_until(f, events, "event: task\nid: running.1.1\ndata: {");
+	read_until(f, late, "event: task\nid: running.1.1\ndata: {");
+	wait_for_waiting(f, c, 2);
+	end_case(f, id, 1, STR(RESULT));
+	read_until(f, events, NULL);
+	read_until(f, late, NULL);
+	assert_non_null(strstr(events->in.data, "event: done\nid: success.1.1\ndata: {\"id\":\""));
+	assert_non_null(strstr(events->in.data, "\"stdout\":{\"base64\":\"/wA=\"}"));
+	assert_int_equal(times(events, "event: done"), 1);
+	assert_int_equal(times(late, "event: done"), 1);
+	assert_int_equal(times(events, "id: running.1.0\n"), 1);
+	assert_int_equal(times(events, "id: running.1.1\n"), 1);
+	assert_int_equal(times(late, "event: task"), 2);
+	wait_for_waiting(f, c, 0);
+	/* The connection may be used again. */
+	assert_int_equal(ask(f, events, "GET", "/healthz", NULL), 200);
+	client_free(late);
+	client_free(events);
+	client_free(c);
+}
+
+static void says_the_end_at_once(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c = client_new(f);
+	char id[ID_LEN + 1];
+
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	snprintf(id, sizeof(id), "%s", text_of(c, "id"));
+	judge_all(f);
+	follow(f, c, id, "");
+	read_until(f, c, NULL);
+	assert_int_equal(times(c, "event: "), 1);
+	assert_non_null(strstr(c->in.data, "event: done\nid: success.1.0\n"));
+	follow(f, c, id, "Last-Event-ID: running.1.0\r\n");
+	read_until(f, c, NULL);
+	assert_int_equal(times(c, "event: done"), 1);
+	/* Who has it is told not to come again. */
+	follow(f, c, id, "Last-Event-ID: success.1.0\r\n");
+	read_until(f, c, "\r\n\r\n");
+	assert_non_null(strstr(c->in.data, "HTTP/1.1 204 "));
+	client_free(c);
+}
+
+static void does_not_repeat_what_is_known(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c = client_new(f), *again = client_new(f), *odd = client_new(f);
+	char id[ID_LEN + 1], headers[300] = "Last-Event-ID: ";
+
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	snprintf(id, sizeof(id), "%s", text_of(c, "id"));
+	follow(f, again, id, "Last-Event-ID: pending.0.0\r\n");
+	read_until(f, again, "\n:\n\n"); /* a comment: it has listened for a while */
+	assert_int_equal(times(again, "event: "), 0);
+	memset(headers + 15, 'x', 200); /* what is not ours is no reason to fail */
+	strcpy(headers + 215, "\r\n");
+	follow(f, odd, id, headers);
+	read_until(f, odd, "event: task\nid: pending.0.0\n");
+	run_case(f, id, 1, 0);
+	read_until(f, again, "event: task\nid: running.1.0\n");
+	read_until(f, odd, "event: task\nid: running.1.0\n");
+	assert_int_equal(times(again, "id: pending.0.0\n"), 0);
+	assert_int_equal(times(odd, "id: pending.0.0\n"), 1);
+	client_free(odd);
+	client_free(again);
+	client_free(c);
+}
+
+/* Larger than what may wait for a client at a time, to one who reads late. */
+static void ends_with_a_large_task(void **state)
+{
+	enum { N = 6 << 20 };
+	struct fixture *f = *state;
+	struct client *c = client_new(f), *events = client_new(f);
+	struct buf result cleanup(buf_fini) = BUF_INIT;
+	char id[ID_LEN + 1];
+
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	snprintf(id, sizeof(id), "%s", text_of(c, "id"));
+	follow(f, events, id, "");
+	read_until(f, events, "event: task\n");
+	run_case(f, id, 1, 0);
+	read_until(f, events, "id: running.1.0\n");
+	buf_add_str(&result, STR("{\"verdict\":\"accepted\",\"cases\":[{\"stdout\":\""));
+	memset(buf_reserve(&result, N), 'x', N);
+	result.len += N;
+	result.data[result.len] = '\0';
+	buf_add_str(&result, STR("\"}]}"));
+	end_case(f, id, 1, buf_str(&result));
+	for (unsigned i = 0; i < 50; i++)
+		loop_turn(f->loop, US_PER_MS);
+	read_until(f, events, NULL);
+	assert_true(events->in.len > N);
+	assert_int_equal(times(events, "event: done"), 1);
+	client_free(events);
+	client_free(c);
+}
+
+static void streams_have_a_bound_and_an_end(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c, *one, *two;
+	char id[ID_LEN + 1];
+
+	start_judicator(f);
+	start_gateway(f, "j1:1", 4096, 10); /* so one may follow */
+	c = client_new(f);
+	one = client_new(f);
+	two = client_new(f);
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	snprintf(id, sizeof(id), "%s", text_of(c, "id"));
+	follow(f, one, id, "");
+	read_until(f, one, "event: task\n");
+	follow(f, two, id, "");
+	client_receive(f, two);
+	assert_problem(two, 503, "too_many_waiting");
+	client_free(one); /* leaves: its place is free at once */
+	wait_for_waiting(f, c, 0);
+	follow(f, two, id, "");
+	read_until(f, two, "event: task\n");
+	follow(f, c, "0123456789abcdef01234567", "");
+	client_receive(f, c);
+	assert_problem(c, 503, "too_many_waiting");
+	/* A gateway that stops ends it whole. */
+	gateway_stop(f->gateway, on_stopped, f);
+	read_until(f, two, NULL);
+	assert_int_equal(times(two, "event: done"), 0);
+	turn_until(f, is_stopped, f);
+	client_free(two);
+	client_free(c);
+}
+
+static void follows_nothing_else(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c = client_new(f);
+	char path[128];
+
+	follow(f, c, "0123456789abcdef01234567", "");
+	client_receive(f, c);
+	assert_problem(c, 404, "task_unknown");
+	follow(f, c, "xyz", "");
+	client_receive(f, c);
+	assert_problem(c, 400, "bad_id");
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	task_path(c, path, "/events?x=1");
+	assert_int_equal(ask(f, c, "GET", path, NULL), 400);
+	path[strlen(path) - 4] = '\0';
+	client_send(f, c, "HEAD", path, "", STR_NULL);
+	read_until(f, c, "\r\n\r\n");
+	assert_non_null(strstr(c->in.data, "Content-Type: text/event-stream\r\n"));
+	assert_int_equal(ask(f, c, "GET", "/healthz", NULL), 200); /* nothing came behind it */
+	client_free(c);
+}
+
+/* The judicator dies under a stream, and comes back on the same store: the client notices nothing. */
+static void streams_outlive_a_judicator(void **state)
+{
+	struct fixture *f = *state;
+	struct client *c = client_new(f), *events = client_new(f);
+	char id[ID_LEN + 1];
+
+	assert_int_equal(ask(f, c, "POST", "/api/v1/tasks", CPP), 201);
+	snprintf(id, sizeof(id), "%s", text_of(c, "id"));
+	follow(f, events, id, "");
+	read_until(f, events, "event: task\nid: pending.0.0\n");
+	judicator_free(take_ptr(&f->judicator));
+	f->t_judicator->ops->free(take_ptr(&f->t_judicator));
+	for (unsigned i = 0; i < 100; i++)
+		loop_turn(f->loop, US_PER_MS);
+	start_judicator(f);
+	run_case(f, id, 1, 0);
+	read_until(f, events, "event: task\nid: running.1.0\n");
+	end_case(f, id, 1, STR(RESULT));
+	read_until(f, events, NULL);
+	assert_int_equal(times(events, "event: task\n"), 2);
+	assert_int_equal(times(events, "event: done\n"), 1);
+	client_free(events);
+	client_free(c);
+}
+
 #define with(test, up) cmocka_unit_test_setup_teardown(test, up, teardown)
 
 int main(void)
@@ -1527,6 +1820,13 @@ int main(void)
 		with(shows_the_last_hour, setup),
 		with(serves_what_belongs_to_a_task, setup),
 		with(serves_a_source, setup),
+		with(tells_each_change_and_the_end, setup),
+		with(says_the_end_at_once, setup),
+		with(does_not_repeat_what_is_known, setup),
+		with(ends_with_a_large_task, setup),
+		with(streams_have_a_bound_and_an_end, setup_alone),
+		with(follows_nothing_else, setup),
+		with(streams_outlive_a_judicator, setup),
 		with(says_that_nobody_is_there, setup_alone),
 		with(repeats_an_add_with_the_same_id, setup_alone),
 		with(passes_on_why, setup_alone),

@@ -253,6 +253,7 @@ static void each_route_asks_for_its_roles(void **state)
 		{"GET", TASKS_PATH "/0123456789abcdef01234567", NULL, 401, 404, 404, 404},
 		{"DELETE", TASKS_PATH "/0123456789abcdef01234567", NULL, 401, 404, 403, 404},
 		{"GET", TASKS_PATH "/0123456789abcdef01234567/files/x", NULL, 401, 404, 404, 404},
+		{"GET", TASKS_PATH "/0123456789abcdef01234567/events", NULL, 401, 404, 404, 404},
 	};
 	struct fixture *f = *state;
 
@@ -274,13 +275,14 @@ static void each_route_asks_for_its_roles(void **state)
 static void a_submit_token_has_its_own_tasks(void **state)
 {
 	struct fixture *f = *state;
-	char path[128], waits[160], file[160];
+	char path[128], waits[160], file[160], events[160];
 
 	assert_int_equal(ask(f, "POST", TASKS_PATH, "alice-token", TASK), 201);
 	assert_string_equal(text_of(f, "user"), "alice");
 	snprintf(path, sizeof(path), TASKS_PATH "/%s", text_of(f, "id"));
 	snprintf(waits, sizeof(waits), "%s?wait=20", path);
 	snprintf(file, sizeof(file), "%s/files/compile/main.cpp", path);
+	snprintf(events, sizeof(events), "%s/events", path);
 	refuses(f, 403, "user_forbidden", "POST", TASKS_PATH, "alice-token", BOBS);
 	assert_string_equal(text_of(f, "pointer"), "/user");
 	assert_int_equal(ask(f, "GET", path, "alice-token", NULL), 200);
@@ -292,6 +294,7 @@ static void a_submit_token_has_its_own_tasks(void **state)
 	assert_int_equal(ask(f, "GET", file, "alice-token", NULL), 200);
 	assert_int_equal(ask(f, "GET", file, "read-token", NULL), 200);
 	refuses(f, 404, "task_unknown", "GET", file, "bob-token", NULL);
+	refuses(f, 404, "task_unknown", "GET", events, "bob-token", NULL);
 	refuses(f, 403, "user_forbidden", "GET", TASKS_PATH "?user=alice", "bob-token", NULL);
 	assert_int_equal(ask(f, "GET", TASKS_PATH, "bob-token", NULL), 200);
 	assert_int_equal(json_get(json_root(f->tree), "tasks")->count, 0);
