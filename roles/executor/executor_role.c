@@ -3,7 +3,8 @@
  * executor_role - the executor as a service.
  *
  *   prepare (root)  reads the profiles, which may be where only root can go, and opens the box: conclave-box is started
- *                   here, because it must keep what we give up
+ *                   here, because it must keep what we give up; started by an ordinary user there is nothing to give up, and conclave-box
+ *                   does what it can
  *   start           reads the secret, and probes the languages in the box
  *   on_probed       has its answer: only now do we register and ask for work
  *   stop            drains; on_stopped when everything is accepted, or shortly before boot loses patience
@@ -72,6 +73,17 @@ static unsigned processors(void)
 	return CPU_COUNT(&set) < (int)BOX_SLOTS_MAX ? (unsigned)CPU_COUNT(&set) : BOX_SLOTS_MAX;
 }
 
+/* Why it isolates less than it could, and what to type. */
+static void log_shortfall(struct log *log, const struct box_host *box)
+{
+	const char *why = box_host_shortfall(box);
+	char quoted[LOG_QUOTE_MAX];
+
+	if (*why)
+		log_warn(log, "box", "isolation=\"%s\" why=%s fix=\"conclave doctor\"",
+			box_host_isolation(box), log_quote(str_from(why), quoted));
+}
+
 static int open_box(struct executor_state *s, const struct role_env *env)
 {
 	const char *kind = cfg_str(env->cfg, OPT_executor_box);
@@ -96,8 +108,10 @@ static int open_box(struct executor_state *s, const struct role_env *env)
 			"fix=\"set executor.helper\"");
 		return FAILED_EXIT;
 	}
-	if (box_host_open(env->loop, ops, &options, &s->box, &why) == 0)
+	if (box_host_open(env->loop, ops, &options, &s->box, &why) == 0) {
+		log_shortfall(env->log, s->box);
 		return 0;
+	}
 	log_error(env->log, "box",
 		"kind=%s why=%s fix=\"executor.box = none needs nothing, and isolates nothing\"",
 		ops->name, log_quote(str_from(why), quoted));
@@ -264,7 +278,7 @@ static int start(const struct role_env *env, void **state)
 		return FAILED_EXIT;
 	if (probe_start(s->loop, s->log, s->box, &s->languages, on_probed, s, &s->probing))
 		return FAILED_EXIT;
-	log_info(s->log, "start", "name=%s slots=%u alone=%s box=%s judicators=%s", s->name,
+	log_info(s->log, "start", "name=%s slots=%u alone=%s box=\"%s\" judicators=%s", s->name,
 		s->slots, s->alone ? "yes" : "no", box_host_isolation(s->box), s->judicators);
 	return 0;
 }

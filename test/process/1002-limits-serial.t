@@ -11,15 +11,15 @@ cpu='ended("run_failed"; "time_limit") and (.cases[0] | limit("cpu_ms"; 1000) an
 	.limit.measured == (.cpu_us / 1000 | ceil))'
 cpu_exact='.cases[0] | (.limit.measured | within(1000; 1010)) and (.cpu_us | within(1000000; 1010000))'
 timed "C: for(;;); at 1 s is time_limit at 1000 to 1010 ms" \
-	"$(task '{language: "c", source: "int main(void) { for (;;); }\n", limits: {cpu_ms: 1000}}')" "$cpu" "$cpu_exact"
+	"$(task '{language: "c", source: "int main(void) { for (;;); }\n", limits: {cpu_ms: 1000, wall_ms: 20000}}')" "$cpu" "$cpu_exact"
 timed "Python: the same" \
-	"$(task '{language: "python", source: "while True: pass\n", limits: {cpu_ms: 1000}}')" "$cpu" "$cpu_exact"
+	"$(task '{language: "python", source: "while True: pass\n", limits: {cpu_ms: 1000, wall_ms: 20000}}')" "$cpu" "$cpu_exact"
 timed "C: time of a child counts" \
-	"$(task '{language: "c", limits: {cpu_ms: 1000},
+	"$(task '{language: "c", limits: {cpu_ms: 1000, wall_ms: 20000},
 		source: "#include <unistd.h>\n#include <sys/wait.h>\nint main(void) { if (!fork()) for (;;); wait(0); return 0; }\n"}')" \
 	"$cpu" "$cpu_exact"
 timed "C: CPU time below the limit is accepted and shown" \
-	"$(task '{language: "c", limits: {cpu_ms: 1000},
+	"$(task '{language: "c", limits: {cpu_ms: 1000, wall_ms: 20000},
 		source: "#include <time.h>\nint main(void) { while (clock() < CLOCKS_PER_SEC / 2); return 0; }\n"}')" \
 	'ended("success"; "accepted") and fits' '.cases[0].cpu_us | within(500000; 520000)'
 
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
 judged "touching 1 GB at 64 MB is memory_limit" \
 	"$(task '{language: "c", $source, input: "1024", limits: {memory_bytes: 67108864}}' source "$touch_c")" \
 	'ended("run_failed"; "memory_limit") and (.cases[0] | limit("memory_bytes"; 67108864) and
-	(.limit.measured | within(66060288; 67108864)) and .stdout == "" and .exit_code == null and .signal == 9)'
+	(.limit.measured | over_memory(67108864)) and .stdout == "" and .exit_code == null and .signal == 9)'
 judged "touching 48 MB at 64 MB is accepted and shown" \
 	"$(task '{language: "c", $source, input: "48", limits: {memory_bytes: 67108864}}' source "$touch_c")" \
 	'ended("success"; "accepted") and fits and (.cases[0].memory_bytes | within(50331648; 56623104))'
