@@ -10,9 +10,12 @@
  *     NEXT -> POST -> (not done) -> GET ... -> done -> NEXT          any failure: the same again after a backoff
  *
  * At the end every id is read once more: a task that is not there or not done is lost, one whose verdict or attempt is another than
- * the one first answered is double. Exit: 0; 1 lost, double, system_error or an unexpected verdict; 2 bad usage.
+ * the one first answered is double. And every task of the run carries a label of its own, under which the judge is asked for all it
+ * has: those and no others, each once, or they are lost or double too. Exit: 0; 1 lost, double, system_error or an unexpected
+ * verdict; 2 bad usage.
  *
- * A mix file has one JSON object a line: {"weight": 3, "expect": "accepted", "task": {...}}; expect may be absent.
+ * A mix file has one JSON object a line: {"weight": 3, "expect": "accepted", "task": {...}}; expect may be absent. Each line is submitted
+ * once, and then they are drawn by weight.
  */
 #include <errno.h>
 #include <signal.h>
@@ -34,8 +37,8 @@
 #define WAIT_MS 20000
 #define CALL_US (30 * US_PER_S)
 
-struct kind { /* a line of the mix */
-	char *body;
+struct kind {       /* a line of the mix */
+	char *body; /* with the run's label */
 	int64_t weight;
 	enum verdict expect; /* VERDICT_NONE = anything but system_error */
 };
@@ -60,13 +63,24 @@ struct client {
 	bool rereading;
 };
 
+struct listing { /* all tasks of the run, page by page */
+	struct op *op;
+	struct timer retry;
+	struct backoff backoff;
+	int64_t started_us;
+	char after[80];
+	struct outcome **by_id; /* sorted, those that have an id */
+	bool *seen;
+	size_t n;
+};
+
 struct load {
 	struct loop *loop;
 	struct http_client *http;
 	char *address;
 	const char *ids_file;
 	struct kind mix[MIX_MAX];
-	unsigned n_mix;
+	unsigned n_mix, n_drawn; /* drawn: in order, each once */
 	int64_t weights;
 	unsigned n_clients;
 	size_t count, next, done, reread;
@@ -76,6 +90,8 @@ struct load {
 	uint64_t retries, lost, doubled, unexpected;
 	uint64_t verdicts[VERDICT_N];
 	struct timer progress;
+	struct listing listing;
+	char label[40];
 	bool second_pass, interrupted;
 };
 
@@ -99,6 +115,27 @@ static int usage(const char *why)
 		"  --deadline seconds for a task before it counts as lost (120)\n",
 		why);
 	return 2;
+}
+
+/* The task with one more label. */
+static void write_labelled(struct json_writer *w, const struct json *task, const char *label)
+{
+	const struct json *labels = json_get(task, "labels");
+
+	json_begin_object(w);
+	for (const struct json *member = task->first; member; member = member->next) {
+		if (member == labels)
+			continue;
+		json_key_str(w, member->key);
+		json_node(w, member);
+	}
+	json_key(w, "labels");
+	json_begin_array(w);
+	for (const struct json *one = labels ? labels->first : NULL; one; one = one->next)
+		json_node(w, one);
+	json_text(w, label);
+	json_end_array(w);
+	json_end_object(w);
 }
 
 static bool kind_parse(struct load *l, struct str line, unsigned number, const char *file)
@@ -125,7 +162,7 @@ static bool kind_parse(struct load *l, struct str line, unsigned number, const c
 		return false;
 	}
 	w = json_writer_new(&body, false);
-	json_node(w, task);
+	write_labelled(w, task, l->label);
 	json_writer_free(w);
 	k->body = buf_take(&body);
 	l->weights += k->weight;
@@ -168,6 +205,14 @@ static const struct kind *mix_draw(struct load *l)
 	while (at >= l->mix[i].weight)
 		at -= l->mix[i++].weight;
 	return &l->mix[i];
+}
+
+/* Each line of the mix once, if there are enough submissions for that, then by weight. */
+static const struct kind *kind_next(struct load *l)
+{
+	if (l->count >= l->n_mix && l->n_drawn < l->n_mix)
+		return &l->mix[l->n_drawn++];
+	return mix_draw(l);
 }
 
 /* --- a client --------------------------------------------------------------------------------------------- */
@@ -301,6 +346,125 @@ static void on_retry(void *arg)
 	client_send(arg);
 }
 
+/* --- the judge's own list -------------------------------------------------------------------------------------- */
+
+static void list_page(struct load *l);
+
+static int by_id(const void *a, const void *b)
+{
+	return strcmp((*(struct outcome *const *)a)->id, (*(struct outcome *const *)b)->id);
+}
+
+static void count_double(struct load *l, const char *id, const char *why)
+{
+	fprintf(stderr, "\ndouble: %s %s\n", id, why);
+	l->doubled++;
+}
+
+static void list_start(struct load *l)
+{
+	struct listing *list = &l->listing;
+
+	list->by_id = mem_array(l->count, sizeof(struct outcome *));
+	list->seen = mem_array(l->count, sizeof(bool));
+	for (size_t i = 0; i < l->count; i++) {
+		if (l->tasks[i].id[0])
+			list->by_id[list->n++] = &l->tasks[i];
+	}
+	qsort(list->by_id, list->n, sizeof(struct outcome *), by_id);
+	for (size_t i = 1; i < list->n; i++) {
+		if (!by_id(&list->by_id[i - 1], &list->by_id[i]))
+			count_double(l, list->by_id[i]->id, "was given to two submissions");
+	}
+	list->started_us = loop_now_us(l->loop);
+	list_page(l);
+}
+
+static void list_end(struct load *l)
+{
+	for (size_t i = 0; i < l->listing.n; i++) {
+		if (l->listing.seen[i])
+			continue;
+		fprintf(stderr, "\nlost: %s is not in the judge's list\n", l->listing.by_id[i]->id);
+		l->lost++;
+	}
+	loop_stop(l->loop);
+}
+
+static void list_see(struct load *l, const struct json *task)
+{
+	struct listing *list = &l->listing;
+	struct outcome key = {0}, *wanted = &key, **found;
+	const struct json *id = json_get(task, "id");
+
+	if (!id || id->text.n >= sizeof(key.id))
+		return;
+	memcpy(key.id, id->text.p, id->text.n);
+	found = bsearch(&wanted, list->by_id, list->n, sizeof(struct outcome *), by_id);
+	if (!found)
+		count_double(l, key.id, "was added, and no client was told of it");
+	else if (list->seen[found - list->by_id])
+		count_double(l, key.id, "stands in the judge's list twice");
+	else
+		list->seen[found - list->by_id] = true;
+}
+
+static void list_retry(struct load *l)
+{
+	struct listing *list = &l->listing;
+
+	if (loop_now_us(l->loop) - list->started_us > l->deadline_us) {
+		fprintf(stderr, "\nthe judge's list cannot be read\n");
+		list_end(l);
+		return;
+	}
+	l->retries++;
+	timer_start(&list->retry, backoff_next(&list->backoff, l->loop));
+}
+
+static void on_list(void *arg, const struct http_reply *reply)
+{
+	struct load *l = arg;
+	struct json_tree *tree cleanup(json_freep) = NULL;
+	const struct json *tasks, *next;
+	struct json_error error;
+
+	l->listing.op = NULL;
+	if (reply->failure != HTTP_OK_REPLY || reply->status != 200 ||
+		json_parse(reply->body, NULL, &tree, &error)) {
+		list_retry(l);
+		return;
+	}
+	tasks = json_get(json_root(tree), "tasks");
+	for (const struct json *task = tasks ? tasks->first : NULL; task; task = task->next)
+		list_see(l, task);
+	next = json_get(json_root(tree), "next");
+	if (!next || next->type != JSON_STRING || next->text.n >= sizeof(l->listing.after)) {
+		list_end(l);
+		return;
+	}
+	snprintf(l->listing.after, sizeof(l->listing.after), STR_FMT, STR_ARG(next->text));
+	list_page(l);
+}
+
+static void list_page(struct load *l)
+{
+	struct listing *list = &l->listing;
+	char path[192];
+	struct http_call call = {
+		.address = l->address, .method = "GET", .path = path, .timeout_us = CALL_US};
+
+	snprintf(path, sizeof(path), "/api/v1/tasks?label=%s&limit=1000%s%s", l->label,
+		list->after[0] ? "&after=" : "", list->after);
+	if (http_client_call(l->http, &call, on_list, l, &list->op))
+		list_retry(l);
+}
+
+static void on_list_retry(void *arg)
+{
+	list_page(arg);
+}
+
 static void all_done(struct load *l)
 {
 	if (!l->second_pass) {
@@ -311,7 +475,8 @@ static void all_done(struct load *l)
 			client_next(&l->clients[i]);
 		return;
 	}
-	loop_stop(l->loop);
+	if (!l->listing.by_id)
+		list_start(l);
 }
 
 static void client_next(struct client *c)
@@ -334,7 +499,7 @@ static void client_next(struct client *c)
 	c->rereading = l->second_pass;
 	c->started_us = loop_now_exact_us(l->loop);
 	if (!c->rereading) {
-		c->task->kind = mix_draw(l);
+		c->task->kind = kind_next(l);
 		snprintf(c->key, sizeof(c->key), "%016llx%016llx",
 			(unsigned long long)loop_random(l->loop),
 			(unsigned long long)loop_random(l->loop));
@@ -418,12 +583,13 @@ static int run(struct load *l)
 	struct signal_watch *interrupt;
 	int r;
 
-	l->loop = loop_new(NULL);
 	l->http = http_client_new(l->loop, &ho);
 	l->clients = mem_array(l->n_clients, sizeof(*l->clients));
 	l->tasks = mem_array(l->count, sizeof(*l->tasks));
 	interrupt = signal_new(l->loop, SIGINT, on_signal, l);
 	timer_init(&l->progress, l->loop, show_progress, l);
+	timer_init(&l->listing.retry, l->loop, on_list_retry, l);
+	l->listing.backoff = (struct backoff){.min_us = 20 * US_PER_MS, .max_us = US_PER_S};
 	timer_start(&l->progress, US_PER_S);
 	l->begun_us = loop_now_us(l->loop);
 	for (unsigned i = 0; i < l->n_clients; i++) {
@@ -444,6 +610,8 @@ static int run(struct load *l)
 	loop_free(l->loop);
 	free(l->clients);
 	free(l->tasks);
+	free(l->listing.by_id);
+	free(l->listing.seen);
 	return r;
 }
 
@@ -480,6 +648,8 @@ int main(int argc, char **argv)
 	}
 	if (l.n_clients > l.count)
 		l.n_clients = (unsigned)l.count;
+	l.loop = loop_new(NULL);
+	snprintf(l.label, sizeof(l.label), "load-%016llx", (unsigned long long)loop_random(l.loop));
 	if (!mix_load(&l, mix))
 		return 2;
 	r = run(&l);
