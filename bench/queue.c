@@ -92,7 +92,6 @@ static void add_next(struct adding *a)
 	q->open++;
 	a->request.id = id_make((uint32_t)(loop_wall_us(q->loop) / US_PER_S), loop_random(q->loop));
 	a->request.language = q->offered[loop_random_below(q->loop, ARRAY_SIZE(languages))];
-	a->request.priority = (int64_t)loop_random_below(q->loop, 3);
 	q->store->ops->add(q->store, &a->request, on_added, a);
 }
 
