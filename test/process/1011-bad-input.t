@@ -6,19 +6,6 @@
 . "${0%/*}/lib.sh"
 . "${0%/*}/judge.sh"
 
-# rows GROUP [ARGUMENT...] : one test point a row.
-rows()
-{
-	local line why
-	python3 "${0%/*}/bad_input.py" "$gateway_port" "$@" >"$DIR/rows" 2>"$DIR/rows-error"
-	check "$1: there are rows" grep -q '^ok' "$DIR/rows"
-	check "$1: the client did not fail" [ ! -s "$DIR/rows-error" ]
-	while IFS= read -r line; do
-		why=${line#not ok }
-		check "$1: ${line#*ok }" [ "$why" = "$line" ]
-	done <"$DIR/rows"
-}
-
 tasks_are()
 {
 	api "tasks?limit=1000" >"$answer" && shows ".tasks | length == $1"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """bad_input PORT GROUP - the rows of 1011-bad-input.t: bytes at a gateway, and what each must bring (see raw.py).
 
-GROUP is `body` (what is in a task), `framing` (where a message ends), `time` (who is slow; the gateway's read timeout is short) or `leave`
-(who goes away; takes the id of a task that does not end as a third argument).
+GROUP is `body` (what is in a task), `framing` (where a message ends), `time` (who is slow; the gateway's read timeout is short), `leave`
+(who goes away; takes the id of a task that does not end) or `many` (submissions at once; takes how many, and a file for their ids).
 """
 import json
 import sys
@@ -278,7 +278,36 @@ def submit_and_leave(suite):
         expect(time.monotonic() < deadline, "it is not done")
 
 
-GROUPS = {"body": body, "framing": framing, "time": slow, "leave": leave}
+def crowd_of_submissions(suite, count):
+    """So many connections that are open at the same time and submit one task each; the ids."""
+    text = json.dumps({"language": None, "execute": {"command": "true"}}).encode()
+    request = suite.post(text)
+    connections = [Connection(suite.port) for _ in range(count)]
+    for connection in connections:
+        connection.send(request)
+        connection.step()
+    ids = set()
+    for connection in connections:
+        answer = connection.answer()
+        suite.check(answer, 201, None, None)
+        expect(answer.header("Location") == f"{TASKS}/{answer.json()['id']}", "another Location")
+        ids.add(answer.json()["id"])
+        suite.check_end(connection, answer, False, False)
+        connection.close()
+    expect(len(ids) == count, f"{len(ids)} ids for {count} submissions")
+    return ids
+
+
+def many(suite, count, path):
+    def submit():
+        ids = crowd_of_submissions(suite, int(count))
+        with open(path, "w", encoding="ascii") as file:
+            file.writelines(f"{task_id}\n" for task_id in sorted(ids))
+
+    suite.case(f"{count} submissions at once are all answered, with as many ids", submit)
+
+
+GROUPS = {"body": body, "many": many, "framing": framing, "time": slow, "leave": leave}
 
 if __name__ == "__main__":
     tests = Suite(int(sys.argv[1]))

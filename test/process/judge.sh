@@ -147,6 +147,19 @@ is_empty()
 	[ -z "$1" ] || { printf 'there is: %s\n' "$1"; return 1; }
 }
 
+# rows GROUP [ARGUMENT...] : one test point a row of bad_input.py.
+rows()
+{
+	local line why
+	python3 "$SOURCE/test/process/bad_input.py" "$gateway_port" "$@" >"$DIR/rows" 2>"$DIR/rows-error"
+	check "$1: there are rows" grep -q '^ok' "$DIR/rows"
+	check "$1: the client did not fail" eval '! grep . "$DIR/rows-error"'
+	while IFS= read -r line; do
+		why=${line#not ok }
+		check "$1: ${line#*ok }" [ "$why" = "$line" ]
+	done <"$DIR/rows"
+}
+
 # judge_stop : the end of every test: nothing is left, and the judge blamed nothing on itself.
 judge_stop()
 {
