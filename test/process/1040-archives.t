@@ -49,7 +49,7 @@ refused()
 	check "$1 (execute)" refuses "$2" /execute/archive "$3"
 }
 
-judge_start
+judge_start --gateway.body_max=128MiB # for the largest of them, in base64
 
 zip c 'z.writestr("src/main.c", "#include \"../inc/x y.h\"\nint main(void) { puts(TEXT); }\n")
 z.writestr(file("inc/", 0o40755), "")
@@ -114,8 +114,32 @@ zip big 'z.writestr("zeros", bytes(65 << 20))'
 refused "what unpacks to more than files may have is refused" big "64 MiB"
 zip many 'for i in range(2000): z.writestr(str(i), "")'
 refused "too many entries are refused" many "2000 entries"
-zip million 'for i in range(70000): z.writestr(str(i), "")'
-refused "a million entries need zip64, which is refused" million "zip64"
+zip zip64 'for i in range(70000): z.writestr(str(i), "")'
+refused "more entries than a plain zip can have need zip64, which is refused" zip64 "zip64"
+
+# million SAID : a directory of a million entries, all of the one file there is; its end says so many (in 16 bits, so never a million).
+# The task goes from a file: it is larger than what fits into an argument.
+million()
+{
+	local code
+	python3 - "$1" >"$DIR/million" <<'END'
+import base64, struct, sys
+local = struct.pack("<4s5H3I2H", b"PK\3\4", 20, 0, 0, 0, 0, 0, 0, 0, 1, 0) + b"x"
+entry = struct.pack("<4s6H3I5H2I", b"PK\1\2", 20, 20, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"x"
+entries = entry * 1_000_000
+end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, int(sys.argv[1]), int(sys.argv[1]), len(entries), len(local), 0)
+text = base64.b64encode(local + entries + end).decode()
+sys.stdout.write('{"language": "bash", "source": "true", "execute": {"archive": {"base64": "' + text + '"}}}')
+END
+	code=$(curl -sS --max-time "$ANSWER_S" -o "$answer" -w '%{http_code}' -H 'Content-Type: application/json' --data-binary "@$DIR/million" \
+		"$url/api/v1/tasks")
+	[ "$code" = 422 ] && jq -e '.code == "bad_archive" and .pointer == "/execute/archive"' "$answer" && return
+	echo "status $code"
+	cat "$answer"
+	return 1
+}
+check "a million entries, as many said as fit, are refused" million $((1000000 % 65536))
+check "a million entries of which one is said are refused" million 1
 
 judged "a float within the default tolerance is accepted" \
 	"$(task '{language: "bash", source: "echo 0.3333333 1e3 yes", expected: "0.33333333 1000 yes", checker: {kind: "float"}}')" \
