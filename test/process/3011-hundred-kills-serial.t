@@ -81,13 +81,28 @@ ranges()
 	done | grep -oE 'range-[0-9]+\.lock' | sort -u
 }
 
+groups_of()
+{
+	find /sys/fs/cgroup -type d -name "conclave-box-${1//[!0-9]/}" 2>/dev/null
+}
+
+# Whoever has locked the range since has made its group again.
+groups_left()
+{
+	local range
+	while IFS= read -r range; do
+		flock -n "/run/conclave-box/$range" true 2>/dev/null && groups_of "$range"
+	done < <(sort -u "$DIR/ranges")
+}
+
 judge_start --judicator.max_retries=100
 boot=${started[boot]}
 check "all serve, and have for a second" wait_until "$START_S" all_ready_to_die || finish
 people=$(census)
 descriptors=$(descriptors_of "$boot")
 ranges >"$DIR/ranges"
-check "the sandbox has a range" [ -s "$DIR/ranges" ]
+check "the sandbox has a range of uids" [ -s "$DIR/ranges" ]
+check "and a control group" [ -n "$(groups_of "$(head -n 1 "$DIR/ranges")")" ]
 
 nap=0.3000$$ # the tasks are known from outside by their argument
 task '{expect: "accepted", task: {language: null, execute: {command: ["sleep", $nap]}}}' nap "$nap" >"$DIR/mix"
@@ -124,8 +139,6 @@ check "each at once" not logged boot event=service-backoff
 # --- what is left of it -------------------------------------------------------------------------------------------------
 check "boot is the same" is "$(pid_in "$run/boot.lock")" "$boot"
 check "boot has as many descriptors as before" wait_until 20 eval 'is "$(descriptors_of "$boot")" "$descriptors"'
-check "as many processes as before, and no others" wait_until 20 census_is "$people"
-check "boot has reaped its children" wait_until 20 has_no_zombie "$boot"
 check "the clients are answered" wait_until 300 has_ended "${started[load]}"
 reap load
 grep -E '^(clients|accepted|attempts|lost)' "$DIR/load.log" | diag
@@ -134,18 +147,10 @@ api "tasks?limit=1000" >"$answer"
 check "the judge has exactly those tasks, all accepted" eval \
 	'is "$(jq -r ".tasks[] | select(.verdict == \"accepted\") | .id" "$answer" | sort)" "$(sort -u "$DIR/ids")"'
 check "$COUNT of them" shows ".tasks | length == $COUNT"
+check "as many processes as before, and no others" wait_until 20 census_is "$people"
+check "boot has reaped its children" wait_until 20 has_no_zombie "$boot"
 judge_stop
 check "nor any of the tasks" has_no_process "$nap"
 
-# Whoever has locked the range since has made its group again.
-groups_left()
-{
-	local range number
-	while IFS= read -r range; do
-		number=${range//[!0-9]/}
-		flock -n "/run/conclave-box/$range" true 2>/dev/null || continue
-		find /sys/fs/cgroup -type d -name "conclave-box-$number" 2>/dev/null
-	done < <(sort -u "$DIR/ranges")
-}
 check "nor any control group" is_empty "$(groups_left)"
 finish
