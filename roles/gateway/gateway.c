@@ -24,7 +24,8 @@
 #define IDLE_TIMEOUT_US (75 * US_PER_S)
 #define STOP_US (5 * US_PER_S)
 #define BEAT_US (15 * US_PER_S)
-#define CONNECTIONS_SPARE 1000 /* beyond those that wait */
+#define CONNECTIONS_SPARE 1000        /* beyond those that wait */
+#define BODIES_MAX (INT64_C(1) << 30) /* of all workers together */
 
 static const struct gateway_route gateway_routes[] = {
 	{.method = HTTP_GET,
@@ -391,6 +392,7 @@ static int listen_all(struct gateway *g, const struct gateway_options *options)
 	struct http_server_options server = {
 		.log = g->log,
 		.body_max = options->body_max,
+		.bodies_max = BODIES_MAX / shared_n_slots(g->shared),
 		.read_timeout_us = options->read_timeout_us,
 		.idle_timeout_us = IDLE_TIMEOUT_US,
 		.connections_max = g->waiting_max + CONNECTIONS_SPARE,
