@@ -17,6 +17,7 @@
 
 #include "reactor/base/mem.h"
 #include "rpc/arena.h"
+#include "rpc/blob.h"
 #include "rpc/text.h"
 
 struct record {
@@ -306,24 +307,32 @@ static bool decode_base64(
 	return true;
 }
 
-static bool decode_bytes(
-	struct decode *d, const struct codec_field *f, const struct json *node, void *to)
+static bool decode_blob(struct decode *d, const struct json *node, struct str *to)
 {
-	static const char expected[] = "a string or {\"base64\": \"...\"}";
-	struct str *bytes = to;
+	if (node->type != JSON_STRING)
+		return wrong_type(d, node, "the SHA-256 of a blob: a string of 64 hex digits");
+	if (!blob_name_is_valid(node->text)) {
+		problem_at(d->problem, 422, "bad_blob", node,
+			"must be a SHA-256: 64 hex digits in lower case");
+		return false;
+	}
+	*to = node->text;
+	return true;
+}
 
+/* blob NULL: none may stand here. Of an object's keys no two are equal, so a second one is unknown. */
+static bool decode_string_or(struct decode *d, const struct codec_field *f, const struct json *node,
+	const char *expected, struct str *bytes, struct str *blob)
+{
 	if (node->type == JSON_STRING) {
 		*bytes = node->text;
 		return check_bytes(d, f, node, node->text.n);
 	}
 	if (node->type != JSON_OBJECT || node->count == 0)
 		return wrong_type(d, node, expected);
+	if (blob && node->count == 1 && str_is(node->first->key, "blob"))
+		return decode_blob(d, node->first, blob);
 	for (const struct json *child = node->first; child; child = child->next) {
-		if (str_is(child->key, "blob")) {
-			problem_at(d->problem, 422, "not_supported", node,
-				"blobs are not supported yet: give the content itself");
-			return false;
-		}
 		if (!str_is(child->key, "base64")) {
 			problem_at(
 				d->problem, 400, "unknown_field", child, "expected %s", expected);
@@ -331,6 +340,22 @@ static bool decode_bytes(
 		}
 	}
 	return decode_base64(d, f, node->first, bytes);
+}
+
+static bool decode_bytes(
+	struct decode *d, const struct codec_field *f, const struct json *node, void *to)
+{
+	return decode_string_or(d, f, node, "a string or {\"base64\": \"...\"}", to, NULL);
+}
+
+static bool decode_content(
+	struct decode *d, const struct codec_field *f, const struct json *node, void *to)
+{
+	struct content *content = to;
+
+	return decode_string_or(d, f, node,
+		"a string, {\"base64\": \"...\"} or {\"blob\": \"SHA-256\"}", &content->bytes,
+		&content->blob);
 }
 
 static bool decode_id(
@@ -572,6 +597,25 @@ static bool bytes_is_empty(const struct codec_field *f, const void *from)
 	return ((const struct str *)from)->p == NULL;
 }
 
+static void encode_content(struct json_writer *w, const struct codec_field *f, const void *from)
+{
+	const struct content *content = from;
+
+	if (!content->blob.p) {
+		encode_str(w, f, &content->bytes);
+		return;
+	}
+	json_begin_object(w);
+	json_key(w, "blob");
+	json_bytes(w, content->blob);
+	json_end_object(w);
+}
+
+static bool content_is_empty(const struct codec_field *f, const void *from)
+{
+	return content_is_absent(from);
+}
+
 static void encode_id(struct json_writer *w, const struct codec_field *f, const void *from)
 {
 	const struct id *id = from;
@@ -661,6 +705,8 @@ static const struct kind_row KINDS[CODEC_KIND_N] = {
 	[CODEC_TEXT] = {decode_text, encode_str, text_is_empty, false, "text", " bytes"},
 	[CODEC_BYTES] = {decode_bytes, encode_str, bytes_is_empty, false,
 		"bytes: a string or {`base64`}", " bytes"},
+	[CODEC_CONTENT] = {decode_content, encode_content, content_is_empty, false,
+		"bytes: a string, {`base64`} or {`blob`}", " bytes"},
 	[CODEC_ID] = {decode_id, encode_id, id_is_empty, true, "id", ""},
 	[CODEC_RECORD] = {decode_record, encode_record, record_is_empty, true, "", ""},
 	[CODEC_LIST] = {decode_list, encode_list, list_is_absent, false, "list of ", " items"},

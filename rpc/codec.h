@@ -8,7 +8,7 @@
  * their C types:
  *   CODEC_BOOL bool | CODEC_I64 int64_t | CODEC_F64 double | CODEC_TEXT struct str (valid UTF-8, no NUL)
  *   CODEC_BYTES struct str (string or {"base64"}; 8-bit clean) | CODEC_ID struct id
- *                (an object {"blob"} is refused with 422 "not_supported")
+ *   CODEC_CONTENT struct content (as CODEC_BYTES, or {"blob": NAME}: bytes that are kept elsewhere; no bound applies to those)
  *   CODEC_RECORD pointer to the nested structure, NULL when absent
  *   CODEC_LIST struct codec_list of nested structures | CODEC_TEXTS struct codec_list of struct str
  *   CODEC_JSON struct codec_json (any value, kept)
@@ -18,7 +18,7 @@
  * behind them that is not counted.
  *
  * Statuses of problems: 400 for what can never be right (unknown_field, wrong_type, read_only, and the json_ codes), 413 for
- * bytes over a maximum (too_large), 422 for the rest (missing_field, out_of_range, bad_base64, bad_quoting, nul_byte, bad_id).
+ * bytes over a maximum (too_large), 422 for the rest (missing_field, out_of_range, bad_base64, bad_quoting, nul_byte, bad_id, bad_blob).
  */
 #pragma once
 
@@ -31,6 +31,7 @@ enum codec_kind {
 	CODEC_F64,
 	CODEC_TEXT,
 	CODEC_BYTES,
+	CODEC_CONTENT,
 	CODEC_ID,
 	CODEC_RECORD,
 	CODEC_LIST,
@@ -44,8 +45,8 @@ enum codec_flag {
 	CODEC_REQUIRED = 1, /* absent is an error */
 	CODEC_NULLABLE = 2, /* null is as good as absent */
 	CODEC_OUTPUT = 4,   /* never accepted from a client */
-	/* The encoder leaves it out when it says nothing: false, the preset, an empty text or list; BYTES only when
-	 * absent, as no bytes are a value too. */
+	/* The encoder leaves it out when it says nothing: false, the preset, an empty text or list; BYTES and CONTENT only
+	 * when absent, as no bytes are a value too. */
 	CODEC_OMIT = 8,
 	CODEC_DEPRECATED = 16,
 	CODEC_NULL_PRESET = 32, /* I64, F64: the preset is null on the wire, both ways */
@@ -56,7 +57,7 @@ struct codec_field {
 	const char *name;
 	enum codec_kind kind;
 	size_t offset;
-	/* I64, F64: range. TEXT, BYTES: bytes. LIST, TEXTS, ARGV: items. Both 0 = no bound of its own. */
+	/* I64, F64: range. TEXT, BYTES, CONTENT: bytes. LIST, TEXTS, ARGV: items. Both 0 = no bound of its own. */
 	int64_t min, max;
 	unsigned flags;
 	const struct codec_record *record; /* RECORD, LIST */
@@ -75,6 +76,16 @@ struct codec_list {
 	void *items; /* array of the nested structure, or of struct str */
 	size_t count;
 };
+
+struct content { /* one of the two is present; both absent = field absent */
+	struct str bytes;
+	struct str blob; /* a valid name, see blob.h */
+};
+
+static inline bool content_is_absent(const struct content *content)
+{
+	return !content->bytes.p && !content->blob.p;
+}
 
 struct codec_json {              /* one of the two is set; both absent = field absent */
 	const struct json *node; /* borrowed from the record's own tree after decoding */

@@ -65,6 +65,11 @@ int rpc_method_find(struct str name)
 	return -1;
 }
 
+bool rpc_method_carries(enum rpc_method method)
+{
+	return method == RPC_blob_get || method == RPC_blob_put;
+}
+
 static const char *prose_of(const struct codec_record *record)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(messages); i++) {

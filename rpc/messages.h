@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "rpc/blob.h"
 #include "rpc/codec.h"
 
 #define MSG_C_BOOL bool
@@ -47,5 +48,7 @@ extern const struct rpc_method_row rpc_methods[RPC_METHOD_N];
 
 /* Index by name, or -1. */
 int rpc_method_find(struct str name);
+/* Bytes may stand behind its request and its reply (frame.h). */
+bool rpc_method_carries(enum rpc_method method);
 /* The whole of methods.md. */
 void rpc_methods_doc(struct buf *out);

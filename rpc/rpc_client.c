@@ -13,6 +13,7 @@
 
 #include "reactor/base/mem.h"
 #include "reactor/loop.h"
+#include "rpc/frame.h"
 
 #define CODE_MAX 64
 
@@ -75,11 +76,14 @@ static void read_problem(int status, struct str body, char code[CODE_MAX], struc
 
 static void read_reply(enum rpc_method method, struct str body, struct rpc_answer *answer)
 {
+	struct str text = body;
 	const struct json_limits limits = {
 		.bytes = (size_t)256 << 20, .depth = 72, .values = 4000000};
 
+	if (rpc_method_carries(method))
+		frame_split(body, &text, &answer->carried);
 	if (codec_decode_text(
-		    rpc_methods[method].reply, body, &limits, &answer->record, &answer->problem)) {
+		    rpc_methods[method].reply, text, &limits, &answer->record, &answer->problem)) {
 		answer->failure = RPC_GARBLED;
 		return;
 	}
@@ -120,6 +124,14 @@ int rpc_call(struct loop *loop, struct transport *transport, const char *address
 	enum rpc_method method, const void *request, int64_t wait_us, rpc_answer_fn *cb, void *arg,
 	struct op **op)
 {
+	return rpc_call_carrying(
+		loop, transport, address, method, request, STR_NULL, wait_us, cb, arg, op);
+}
+
+int rpc_call_carrying(struct loop *loop, struct transport *transport, const char *address,
+	enum rpc_method method, const void *request, struct str bytes, int64_t wait_us,
+	rpc_answer_fn *cb, void *arg, struct op **op)
+{
 	struct buf body cleanup(buf_fini) = BUF_INIT;
 	struct rpc_pending *p;
 	int r;
@@ -127,6 +139,8 @@ int rpc_call(struct loop *loop, struct transport *transport, const char *address
 	if (!address)
 		return -EDESTADDRREQ;
 	codec_encode_text(rpc_methods[method].request, request, &body);
+	CHECK(!bytes.n || rpc_method_carries(method));
+	frame_add(&body, bytes);
 	p = mem_alloc(sizeof(*p));
 	p->op.cancel = pending_cancel;
 	p->method = method;

@@ -23,6 +23,7 @@ struct rpc_answer { /* borrowed for the callback */
 	struct record *record;  /* owns reply; take_ptr() it to keep it */
 	struct problem problem; /* otherwise; code "" when the other side said nothing */
 	size_t bytes;           /* of the reply's body */
+	struct str carried;     /* for RPC_OK of a method that carries bytes: those of the reply */
 };
 
 typedef void rpc_answer_fn(void *arg, struct rpc_answer *answer);
@@ -31,6 +32,10 @@ typedef void rpc_answer_fn(void *arg, struct rpc_answer *answer);
 int rpc_call(struct loop *loop, struct transport *transport, const char *address,
 	enum rpc_method method, const void *request, int64_t wait_us, rpc_answer_fn *cb, void *arg,
 	struct op **op) must_check;
+/* The same with bytes that go along (copied), for a method that carries them. */
+int rpc_call_carrying(struct loop *loop, struct transport *transport, const char *address,
+	enum rpc_method method, const void *request, struct str bytes, int64_t wait_us,
+	rpc_answer_fn *cb, void *arg, struct op **op) must_check;
 bool rpc_failure_is_temporary(enum rpc_failure failure);
 const char *rpc_failure_name(enum rpc_failure failure);
 

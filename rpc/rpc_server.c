@@ -21,6 +21,7 @@
 #include "reactor/base/log.h"
 #include "reactor/base/mem.h"
 #include "reactor/loop.h"
+#include "rpc/frame.h"
 
 /* Larger than a client's limits: whole tasks with their own depth stand inside a message. */
 #define RPC_BODY_MAX ((size_t)256 << 20)
@@ -49,6 +50,7 @@ struct rpc_call {
 	enum rpc_method method;
 	struct record *record; /* NULL once taken */
 	const void *data;
+	struct str carried;
 	void (*gone)(void *arg);
 	void *gone_arg;
 };
@@ -114,6 +116,7 @@ static void on_request(
 	struct rpc_server *server = arg;
 	struct problem problem = {0};
 	struct record *record = NULL;
+	struct str carried = STR_NULL;
 	int method = rpc_method_find(method_name);
 	struct rpc_call *call;
 
@@ -127,6 +130,8 @@ static void on_request(
 		answer_problem(server, request, &problem);
 		return;
 	}
+	if (rpc_method_carries((enum rpc_method)method))
+		frame_split(body, &body, &carried);
 	if (decode((enum rpc_method)method, body, &record, &problem)) {
 		log_warn(server->log, "rpc_refused", "method=%s status=%d code=%s pointer=%s",
 			rpc_methods[method].name, problem.status, problem.code, problem.pointer);
@@ -140,6 +145,7 @@ static void on_request(
 	call->method = (enum rpc_method)method;
 	call->record = record;
 	call->data = record_data(record);
+	call->carried = carried;
 	list_add_tail(&server->calls, &call->link);
 	server->ops->on_gone(request, on_gone, call);
 	server->handlers[method](server->arg, call);
@@ -150,6 +156,11 @@ static void on_request(
 const void *rpc_call_request(const struct rpc_call *call)
 {
 	return call->data;
+}
+
+struct str rpc_call_carried(const struct rpc_call *call)
+{
+	return call->carried;
 }
 
 struct record *rpc_call_take_request(struct rpc_call *call)
@@ -165,12 +176,18 @@ enum rpc_method rpc_call_method(const struct rpc_call *call)
 
 void rpc_call_reply(struct rpc_call *call, const void *reply)
 {
+	rpc_call_reply_carrying(call, reply, STR_NULL);
+}
+
+void rpc_call_reply_carrying(struct rpc_call *call, const void *reply, struct str bytes)
+{
 	struct rpc_server *server = call->server;
 	struct transport_request *request = call->request;
 
 	count(server, call->method, 200);
 	buf_clear(&server->scratch);
 	codec_encode_text(rpc_methods[call->method].reply, reply, &server->scratch);
+	frame_add(&server->scratch, bytes);
 	call_free(call);
 	server->ops->reply(request, 200, buf_str(&server->scratch));
 	server_trim(server);

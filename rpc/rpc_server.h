@@ -36,11 +36,15 @@ void rpc_server_free(struct rpc_server *server); /* unanswered calls: their gone
 
 /* The decoded request: struct msg_..._request of the method; borrowed until the call is answered or gone. */
 const void *rpc_call_request(const struct rpc_call *call);
+/* The bytes that came with it, absent when there are none or the method carries none; borrowed until the call is answered or gone. */
+struct str rpc_call_carried(const struct rpc_call *call);
 /* Takes the request's ownership (once): free with record_free(). For handlers that outlive the call. */
 struct record *rpc_call_take_request(struct rpc_call *call) must_check;
 enum rpc_method rpc_call_method(const struct rpc_call *call);
 /* Answers with struct msg_..._reply of the method; the call is dead after it. */
 void rpc_call_reply(struct rpc_call *call, const void *reply);
+/* The same with bytes behind it. */
+void rpc_call_reply_carrying(struct rpc_call *call, const void *reply, struct str bytes);
 /* Answers with a problem document. */
 void rpc_call_fail(struct rpc_call *call, int status, const char *code, const char *fmt, ...)
 	printf_like(4, 5);

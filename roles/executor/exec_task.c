@@ -2,12 +2,16 @@
 /*
  * One task, from its document to its result.
  *
- *   PREPARE ──> COMPILE ──> RUN ─┐ next case      any of PREPARE COMPILE ADD RUN RETRY ──> KILL ──> GONE
+ *   PREPARE ──> COMPILE ──> RUN ─┐ next case      any of FETCH PREPARE COMPILE ADD RUN RETRY ──> KILL ──> GONE
  *      │           │  └──────│<──┘                     (cancel, shutdown, fenced)
- *      └───────────│─────────┤                    PREPARE COMPILE ADD RUN <──> RETRY   our failure: again, 3 times
+ *      └───────────│─────────┤                    FETCH PREPARE COMPILE ADD RUN <──> RETRY   our failure: again, 3 times
  *                  └─────> COLLECT ──> HELD ──> GONE
+ *                                                 FETCH comes first when the task refers to blobs
  *                                                 ADD is on the way to RUN when the run has files of its own
  *
+ * FETCH    every blob the task refers to is had from the cache, one after the other, and stays until the end: so no run waits for a
+ *          network. It has no deadline, as the claim has one: without a judicator nobody could take the result either, and a cancel
+ *          or a fence ends it.
  * PREPARE  writes the sources into a bundle (a sealed memfd), slice by slice: nothing of ours is on a disk. An archive becomes
  *          one on a worker, within the limits of archives, which take the place of a deadline.
  * COMPILE  the compiler runs in the box on that bundle, and what it leaves comes back as another one (`built`).
@@ -28,6 +32,7 @@
 #include "roles/executor/exec_task.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +42,7 @@
 #include "reactor/base/mem.h"
 #include "reactor/fsm.h"
 #include "reactor/loop.h"
+#include "roles/executor/blob_cache.h"
 #include "roles/executor/files.h"
 #include "roles/executor/unpack.h"
 #include "rpc/task/archive.h"
@@ -50,7 +56,7 @@
 /* The box ends every run at its wall limit; longer than this it is broken. */
 #define BOX_DEADLINE_US ((LIMIT_WALL_MS_MAX + 60 * 1000) * US_PER_MS)
 
-enum { PREPARE, COMPILE, ADD, RUN, RETRY, COLLECT, KILL, HELD, GONE };
+enum { FETCH, PREPARE, COMPILE, ADD, RUN, RETRY, COLLECT, KILL, HELD, GONE };
 
 struct exec_task {
 	struct fsm fsm;
@@ -65,6 +71,11 @@ struct exec_task {
 	struct defer notify;
 	bool notified;
 	enum verdict verdict;
+	/* FETCH */
+	struct str *wanted; /* names, each once */
+	size_t n_wanted, n_had;
+	struct map blobs; /* name -> struct blob, pinned */
+	struct blob_wait *blob_wait;
 	/* PREPARE */
 	struct timer slice;
 	struct files sources;
@@ -105,6 +116,20 @@ struct exec_task {
 static const struct task_case *case_at(const struct exec_task *task, size_t i)
 {
 	return codec_item(task->task->cases, struct task_case, i);
+}
+
+/* What a content refers to; NULL when it is inline. */
+static struct blob *blob_of(const struct exec_task *task, const struct content *content)
+{
+	return content->blob.p ? map_get(&task->blobs, content->blob) : NULL;
+}
+
+/* Absent when the content is, or when there is no memory to look at it. */
+static struct str bytes_of(const struct exec_task *task, const struct content *content)
+{
+	struct blob *blob = blob_of(task, content);
+
+	return blob ? blob_map(blob) : content->bytes;
 }
 
 /*** Our own failures ***/
@@ -303,9 +328,11 @@ static void phase_fini(struct result_phase *phase)
 
 static void on_unpacked(void *arg, int error, int fd, const char *why);
 
-static int unpack(struct exec_task *task, struct str archive)
+static int unpack(struct exec_task *task, const struct content *archive)
 {
-	int error = unpack_start(task->env.unpacker, archive, on_unpacked, task, &task->unpack);
+	const struct blob *blob = blob_of(task, archive);
+	int error = unpack_start(task->env.unpacker, archive->bytes, blob ? blob->fd : -1,
+		on_unpacked, task, &task->unpack);
 
 	if (error == UNPACK_E_BUSY)
 		timer_start(&task->slice, UNPACK_BUSY_US);
@@ -314,19 +341,25 @@ static int unpack(struct exec_task *task, struct str archive)
 	return FSM_WAIT;
 }
 
-/* The gateway has looked into it, but only its bytes tell all. */
-static int archive_is_bad(struct exec_task *task, const char *why)
+/* What is compiled or laid out is at fault. */
+static int submission_is_bad(
+	struct exec_task *task, const char *phase, const char *what, const char *why)
 {
-	const char *phase = task->fsm.state == ADD ? "execute" : "compile";
-
 	step_succeeded(task);
 	if (!task->compiled) {
 		task->compiled = mem_alloc(sizeof(*task->compiled));
 		task->compiled->exit_code = -1;
 	}
-	task->compiled->message = str_from(mem_printf("%s.archive: %s", phase, why));
+	task->compiled->message = str_from(mem_printf("%s.%s: %s", phase, what, why));
 	task->verdict = VERDICT_COMPILE_ERROR;
 	return COLLECT;
+}
+
+/* The gateway has looked into it, but only its bytes tell all. */
+static int archive_is_bad(struct exec_task *task, const char *why)
+{
+	return submission_is_bad(
+		task, task->fsm.state == ADD ? "execute" : "compile", "archive", why);
 }
 
 /* The bundle's entries as the files to add. */
@@ -342,8 +375,9 @@ static int list_added(struct exec_task *task, int fd)
 	file = mem_array(task->added.n_files, sizeof(*file));
 	task->added_files = (struct codec_list){file, task->added.n_files};
 	for (; bundle_next(&task->added, &pos, &entry); file++)
-		*file = (struct task_file){
-			entry.name, {entry.bytes, (size_t)entry.size}, entry.executable};
+		*file = (struct task_file){.name = entry.name,
+			.content.bytes = {entry.bytes, (size_t)entry.size},
+			.executable = entry.executable};
 	return 0;
 }
 
@@ -353,6 +387,118 @@ static void drop_added(struct exec_task *task)
 	files_close(&task->added_fd);
 	free(task->added_files.items);
 	task->added_files = (struct codec_list){NULL, 0};
+}
+
+/*** FETCH ***/
+
+static void note_wanted(void *arg, struct content *content, const char *pointer)
+{
+	struct exec_task *task = arg;
+
+	if (!content->blob.p || map_set(&task->blobs, content->blob, task))
+		return;
+	task->wanted = mem_resize(task->wanted, (task->n_wanted + 1) * sizeof(*task->wanted));
+	task->wanted[task->n_wanted++] = content->blob;
+}
+
+/* Before anything else: the map holds marks only here. */
+static void list_wanted(struct exec_task *task)
+{
+	map_init(&task->blobs);
+	if (task->task)
+		task_each_content(task->task, note_wanted, task);
+	map_fini(&task->blobs);
+	map_init(&task->blobs);
+}
+
+static void drop_blobs(struct exec_task *task)
+{
+	blob_wait_cancel(&task->blob_wait);
+	map_each (it, &task->blobs) {
+		struct blob *blob = map_entry_of(it)->value;
+
+		blob_release(&blob);
+	}
+	map_fini(&task->blobs);
+	map_init(&task->blobs);
+	free(take_ptr(&task->wanted));
+	task->n_wanted = task->n_had = 0;
+}
+
+static int64_t size_of(const struct exec_task *task, const struct content *content)
+{
+	const struct blob *blob = blob_of(task, content);
+
+	return blob ? blob->size : (int64_t)content->bytes.n;
+}
+
+/* Files are laid out in memory. What is inline has been held against the body's limit. */
+static bool are_too_large(
+	const struct exec_task *task, const struct codec_list *files, const struct content *source)
+{
+	int64_t bytes = source ? size_of(task, source) : 0;
+
+	for (size_t i = 0; i < files->count; i++)
+		bytes += size_of(task, &codec_item(*files, struct task_file, i)->content);
+	return bytes > TASK_FILES_BYTES_MAX;
+}
+
+static int all_are_here(struct exec_task *task)
+{
+	static const char why[] = "they have more than 256 MiB";
+
+	step_succeeded(task);
+	_Static_assert(TASK_FILES_BYTES_MAX == 256 << 20, "said above");
+	if (are_too_large(task, &task->task->compile->files, &task->task->compile->source))
+		return submission_is_bad(task, "compile", "files", why);
+	if (are_too_large(task, &task->task->execute->files, NULL))
+		return submission_is_bad(task, "execute", "files", why);
+	return PREPARE;
+}
+
+static int no_blob(struct exec_task *task, bool is_missing, const char *why)
+{
+	struct str name = task->wanted[task->n_had];
+
+	if (!is_missing)
+		return we_failed(task, "fetching a blob", why);
+	free(task->reason);
+	task->reason = mem_printf(
+		"the blob " STR_FMT " is not in the judicators' store any more", STR_ARG(name));
+	task->verdict = VERDICT_SYSTEM_ERROR;
+	return COLLECT;
+}
+
+static int fetch_next(struct exec_task *task);
+
+static void on_blob(void *arg, struct blob *blob, bool is_missing, const char *why)
+{
+	struct exec_task *task = arg;
+	int next;
+
+	task->blob_wait = NULL;
+	if (blob) {
+		map_set(&task->blobs, task->wanted[task->n_had++], blob);
+		next = fetch_next(task);
+	} else {
+		next = no_blob(task, is_missing, why);
+	}
+	if (next != FSM_WAIT)
+		fsm_go(&task->fsm, next, blob ? "fetched" : "failed");
+}
+
+static int fetch_next(struct exec_task *task)
+{
+	if (task->n_had == task->n_wanted)
+		return all_are_here(task);
+	task->blob_wait =
+		blob_cache_want(task->env.blobs, task->wanted[task->n_had], on_blob, task);
+	return FSM_WAIT;
+}
+
+static int enter_fetch(void *owner)
+{
+	return fetch_next(owner);
 }
 
 /*** PREPARE ***/
@@ -377,7 +523,7 @@ static int step_to_run(struct exec_task *task)
 {
 	const struct task_execute *execute = task->task->execute;
 
-	if (execute && (execute->files.count || execute->archive.p))
+	if (execute && (execute->files.count || !content_is_absent(&execute->archive)))
 		return ADD;
 	task->program = take_fd(&task->built);
 	return RUN;
@@ -395,11 +541,13 @@ static int sources_are_written(struct exec_task *task)
 static int write_sources(struct exec_task *task)
 {
 	static const struct codec_list none;
+	static const struct content nothing;
 	const struct task_compile *compile = task->task->compile;
 	const char *name = task->language ? task->language->source : "source";
 	bool done;
 	int error = files_write_slice(&task->sources, str_from(name),
-		compile ? compile->source : STR_NULL, compile ? &compile->files : &none, &done);
+		compile ? &compile->source : &nothing, compile ? &compile->files : &none,
+		&task->blobs, &done);
 
 	if (error) {
 		files_fini(&task->sources);
@@ -416,7 +564,8 @@ static int prepare_slice(struct exec_task *task)
 {
 	const struct task_compile *compile = task->task->compile;
 
-	return compile && compile->archive.p ? unpack(task, compile->archive) : write_sources(task);
+	return compile && !content_is_absent(&compile->archive) ? unpack(task, &compile->archive)
+								: write_sources(task);
 }
 
 /* What makes further work pointless. */
@@ -443,7 +592,7 @@ static const struct codec_list *files_to_add(const struct exec_task *task)
 
 static bool is_still_packed(const struct exec_task *task)
 {
-	return task->task->execute->archive.p && task->added_fd < 0;
+	return !content_is_absent(&task->task->execute->archive) && task->added_fd < 0;
 }
 
 static int add_slice(struct exec_task *task)
@@ -452,8 +601,8 @@ static int add_slice(struct exec_task *task)
 	int error;
 
 	if (is_still_packed(task))
-		return unpack(task, task->task->execute->archive);
-	error = files_merge_slice(&task->merge, files_to_add(task), &done);
+		return unpack(task, &task->task->execute->archive);
+	error = files_merge_slice(&task->merge, files_to_add(task), &task->blobs, &done);
 	if (error)
 		return we_failed(task, "adding the files of the run", strerror(-error));
 	if (!done) {
@@ -477,7 +626,9 @@ static void on_slice(void *arg)
 		fsm_go(&task->fsm, COLLECT, "refused");
 		return;
 	}
-	next = task->fsm.state == ADD ? add_slice(task) : prepare_slice(task);
+	next = task->fsm.state == FETCH ? fetch_next(task)
+	       : task->fsm.state == ADD ? add_slice(task)
+					: prepare_slice(task);
 	if (next != FSM_WAIT)
 		fsm_go(&task->fsm, next, "written");
 }
@@ -543,9 +694,9 @@ static int enter_add(void *owner)
 	int error;
 
 	if (is_still_packed(task))
-		return unpack(task, task->task->execute->archive);
-	error = files_merge_start(
-		&task->merge, task->built, LIMIT_FILE_MAX + BODY_MAX, files_to_add(task));
+		return unpack(task, &task->task->execute->archive);
+	error = files_merge_start(&task->merge, task->built, LIMIT_FILE_MAX + TASK_FILES_BYTES_MAX,
+		files_to_add(task));
 	if (error == -EBADMSG || error == -EFBIG)
 		return we_failed(task, "what was compiled", "came back malformed");
 	if (error)
@@ -591,6 +742,17 @@ static void fill_case_limits(struct exec_task *task)
 	limits_fill(limits, over, PHASE_RUN, task->language ? task->language->cpu_percent : 100);
 }
 
+/* A blob is given as it is: a file nobody can write to. */
+static int case_input(const struct exec_task *task, const struct task_case *one, int *fd)
+{
+	const struct blob *blob = blob_of(task, &one->input);
+
+	if (!blob)
+		return files_input(one->input.bytes, fd);
+	*fd = blob->size ? fcntl(blob->fd, F_DUPFD_CLOEXEC, 3) : -1;
+	return blob->size && *fd < 0 ? -errno : 0;
+}
+
 static int start_case(struct exec_task *task)
 {
 	const struct task_execute *execute = task->task->execute;
@@ -598,15 +760,20 @@ static int start_case(struct exec_task *task)
 	const struct language *language = task->language;
 	struct box_spec spec = {.files_fd = task->program, .files_read_only = true};
 	char **argv;
+	struct str expected = bytes_of(task, &one->expected);
 	int input, next;
-	int error = files_input(one->input, &input);
+	int error = case_input(task, one, &input);
 
 	if (error)
 		return we_failed(task, "writing the input", strerror(-error));
+	if (!expected.p && !content_is_absent(&one->expected)) {
+		files_close(&input);
+		return we_failed(task, "reading the expected output", "out of memory");
+	}
 	fill_case_limits(task);
 	spec.limits = box_limits_of(&task->limits, language ? language->run_memory_extra : 0);
 	captures_reset(task);
-	task->checker = task_checker_new(task->task, one->expected);
+	task->checker = task_checker_new(task->task, expected);
 	argv = make_argv(task, execute ? &execute->command : NULL, language ? language->run : NULL,
 		task->limits.memory_bytes);
 	next = start_program(task, argv, input, &spec);
@@ -761,7 +928,8 @@ static void let_go_of_all_but_the_result(struct exec_task *task)
 	files_merge_fini(&task->merge);
 	files_close(&task->built);
 	files_close(&task->program);
-	captures_reset(task);
+	captures_reset(task); /* the checker looks into a blob */
+	drop_blobs(task);
 	if (task->compiled)
 		phase_fini(task->compiled);
 	free(take_ptr(&task->compiled));
@@ -819,6 +987,7 @@ static int enter_kill(void *owner)
 
 	timer_stop(&task->slice);
 	unpack_cancel(&task->unpack);
+	blob_wait_cancel(&task->blob_wait);
 	if (!task->run)
 		return GONE;
 	box_run_kill(task->run);
@@ -846,6 +1015,8 @@ static int enter_gone(void *owner)
 }
 
 static const struct fsm_state states[] = {
+	[FETCH] = {"FETCH", enter_fetch, NULL, 0,
+		FSM_BIT(PREPARE) | FSM_BIT(RETRY) | FSM_BIT(COLLECT) | FSM_BIT(KILL)},
 	[PREPARE] = {"PREPARE", enter_prepare, NULL, 0,
 		FSM_BIT(COMPILE) | FSM_BIT(ADD) | FSM_BIT(RUN) | FSM_BIT(RETRY) | FSM_BIT(COLLECT) |
 			FSM_BIT(KILL)},
@@ -856,7 +1027,8 @@ static const struct fsm_state states[] = {
 	[RUN] = {"RUN", enter_run, box_is_late, BOX_DEADLINE_US,
 		FSM_BIT(RUN) | FSM_BIT(RETRY) | FSM_BIT(COLLECT) | FSM_BIT(KILL)},
 	[RETRY] = {"RETRY", enter_retry, retry_is_due, 0,
-		FSM_BIT(PREPARE) | FSM_BIT(COMPILE) | FSM_BIT(ADD) | FSM_BIT(RUN) | FSM_BIT(KILL)},
+		FSM_BIT(FETCH) | FSM_BIT(PREPARE) | FSM_BIT(COMPILE) | FSM_BIT(ADD) | FSM_BIT(RUN) |
+			FSM_BIT(KILL)},
 	[COLLECT] = {"COLLECT", enter_collect, NULL, 0, FSM_BIT(HELD)},
 	[KILL] = {"KILL", enter_kill, kill_is_late, 10 * US_PER_S, FSM_BIT(GONE)},
 	[HELD] = {"HELD", enter_held, NULL, 0, FSM_BIT(GONE)},
@@ -900,7 +1072,9 @@ struct exec_task *exec_task_new(const struct exec_task_env *env, const struct id
 	capture_init(&task->err);
 	defer_init(&task->notify, on_notify, task);
 	timer_init(&task->slice, env->loop, on_slice, task);
-	fsm_init(&task->fsm, &table, env->loop, env->log, task->label, task, PREPARE);
+	list_wanted(task);
+	fsm_init(&task->fsm, &table, env->loop, env->log, task->label, task,
+		task->n_wanted ? FETCH : PREPARE);
 	task->fsm.on_change = on_change;
 	task->fsm.on_change_arg = task;
 	refused = refusal(task, message);
@@ -908,7 +1082,7 @@ struct exec_task *exec_task_new(const struct exec_task_env *env, const struct id
 		task->verdict = VERDICT_SYSTEM_ERROR;
 		task->reason = mem_strdup(refused);
 	}
-	enter_prepare(task);
+	enter_prepare(task); /* a slice, in which a FETCH begins too */
 	return task;
 }
 

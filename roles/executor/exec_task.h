@@ -12,6 +12,7 @@
 #include "rpc/task/result.h"
 #include "rpc/task/task.h"
 
+struct blob_cache;
 struct exec_task;
 struct log;
 struct loop;
@@ -22,6 +23,7 @@ struct exec_task_env { /* shared by all machines of an executor; borrowed for th
 	struct log *log;
 	struct box_host *box;
 	struct unpacker *unpacker;   /* NULL only where no task has an archive */
+	struct blob_cache *blobs;    /* NULL only where no task refers to one */
 	const struct map *languages; /* name -> struct language * */
 	/* Each transition. Must not free the executor or the machine. May be NULL. */
 	void (*on_change)(

@@ -32,6 +32,7 @@
 #include "reactor/base/mem.h"
 #include "reactor/loop.h"
 #include "reactor/timer.h"
+#include "roles/executor/blob_cache.h"
 #include "roles/executor/exec_task.h"
 #include "roles/executor/session.h"
 #include "roles/executor/unpack.h"
@@ -520,6 +521,14 @@ struct executor *executor_new(struct loop *loop, const struct executor_options *
 		.log = options->log,
 		.box = options->box,
 		.unpacker = unpacker_new(loop),
+		.blobs = blob_cache_new(loop,
+			&(struct blob_cache_options){
+				.log = options->log,
+				.transport = options->transport,
+				.judicators = options->judicators,
+				.dir = options->blob_dir,
+				.bytes_max = options->blob_bytes_max,
+			}),
 		.languages = options->languages,
 		.on_change = options->on_task_change,
 		.arg = options->arg,
@@ -563,6 +572,7 @@ void executor_free(struct executor *executor)
 	}
 	map_fini(&executor->newest);
 	unpacker_free(executor->env.unpacker);
+	blob_cache_free(executor->env.blobs);
 	loop_free_later(executor->loop, free, executor);
 }
 
@@ -596,6 +606,11 @@ void executor_get_stats(const struct executor *executor, struct executor_stats *
 			out->calls[method][failure] = session_calls(executor->session,
 				(enum rpc_method)method, (enum rpc_failure)failure);
 	}
+}
+
+void executor_blob_stats(const struct executor *executor, struct blob_cache_stats *out)
+{
+	blob_cache_get_stats(executor->env.blobs, out);
 }
 
 unsigned executor_held(const struct executor *executor)

@@ -32,6 +32,9 @@ struct executor_options {
 		*languages;    /* borrowed: name -> struct language *, only those that work here */
 	struct str toolchains; /* JSON object language -> version text, or absent */
 	int64_t wait_us;       /* long poll */
+	const char
+		*blob_dir; /* where blobs are cached; NULL = tasks that refer to one cannot run */
+	int64_t blob_bytes_max;
 	/* Once, from the loop; the executor may be freed inside. */
 	void (*on_end)(void *arg, enum executor_end end);
 	/* Tests: each transition of each task machine. Must not call back into the executor. May be NULL. */
@@ -67,6 +70,8 @@ struct executor_stats {
 	bool registered;
 };
 void executor_get_stats(const struct executor *executor, struct executor_stats *out);
+struct blob_cache_stats;
+void executor_blob_stats(const struct executor *executor, struct blob_cache_stats *out);
 
 /* For tests and status: tasks held now, and those whose program is running. */
 unsigned executor_held(const struct executor *executor);

@@ -51,10 +51,10 @@ struct executor_state {
 	struct transport *transport;
 	struct map works; /* those that work here */
 	struct op *probing;
-	char *name, *judicators;
+	char *name, *judicators, *blob_dir;
 	bool alone;
-	int64_t wait_us, stop_timeout_us;
 	struct metrics_server *metrics; /* NULL = not served */
+	int64_t wait_us, stop_timeout_us, blob_bytes_max;
 	/* on_probed() */
 	struct executor *executor;
 	/* stop() */
@@ -225,6 +225,8 @@ static void on_probed(void *arg, const struct probe_result *result)
 						    .languages = &s->works,
 						    .toolchains = result->toolchains,
 						    .wait_us = s->wait_us,
+						    .blob_dir = s->blob_dir,
+						    .blob_bytes_max = s->blob_bytes_max,
 						    .on_end = on_ended,
 						    .arg = s,
 					    });
@@ -241,6 +243,8 @@ static void copy_options(struct executor_state *s, const struct cfg *cfg)
 	s->judicators = mem_strdup(cfg_str(cfg, OPT_judicator_addresses));
 	s->alone = cfg_bool(cfg, OPT_executor_alone);
 	s->wait_us = cfg_int(cfg, OPT_rpc_wait);
+	s->blob_dir = mem_printf("%s/executor/blobs", s->env.dir);
+	s->blob_bytes_max = cfg_int(cfg, OPT_executor_blob_cache_bytes);
 	s->stop_timeout_us = cfg_int(cfg, OPT_boot_stop_timeout);
 }
 
@@ -308,6 +312,7 @@ static void state_free(void *state)
 	language_map_fini(&s->languages);
 	free(s->name);
 	free(s->judicators);
+	free(s->blob_dir);
 	free(s);
 }
 

@@ -7,6 +7,8 @@
  */
 #include "roles/executor/files.h"
 
+#include "roles/executor/blob_cache.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -72,33 +74,42 @@ static int put_some(struct files *f, const struct piece *piece, int64_t *room)
 	return error;
 }
 
-static struct piece piece_of(struct str name, bool executable, struct str content)
+static struct piece piece_of(
+	struct str name, bool executable, const struct content *content, const struct map *blobs)
 {
+	const struct blob *blob = content->blob.p ? map_get(blobs, content->blob) : NULL;
+
+	if (blob)
+		return (struct piece){.name = name,
+			.executable = executable,
+			.size = (uint64_t)blob->size,
+			.from = blob->fd};
 	return (struct piece){.name = name,
 		.executable = executable,
-		.size = content.n,
-		.bytes = content.p ? content.p : ""};
+		.size = content->bytes.n,
+		.bytes = content->bytes.p ? content->bytes.p : ""};
 }
 
 /* Those behind the first n_before. */
-static int put_list(struct files *f, size_t n_before, const struct codec_list *files, int64_t *room)
+static int put_list(struct files *f, size_t n_before, const struct codec_list *files,
+	const struct map *blobs, int64_t *room)
 {
 	int error = 0;
 
 	while (!error && *room > 0 && f->at < n_before + files->count) {
 		const struct task_file *file = file_at(files, f->at - n_before);
-		struct piece piece = piece_of(file->name, file->executable, file->content);
+		struct piece piece = piece_of(file->name, file->executable, &file->content, blobs);
 
 		error = put_some(f, &piece, room);
 	}
 	return error;
 }
 
-int files_write_slice(struct files *f, struct str source_name, struct str source,
-	const struct codec_list *files, bool *done)
+int files_write_slice(struct files *f, struct str source_name, const struct content *source,
+	const struct codec_list *files, const struct map *blobs, bool *done)
 {
-	struct piece first = piece_of(source_name, false, source);
-	size_t n_source = source.p ? 1 : 0;
+	struct piece first = piece_of(source_name, false, source, blobs);
+	size_t n_source = content_is_absent(source) ? 0 : 1;
 	int64_t room = FILES_SLICE;
 	int error = 0;
 
@@ -108,7 +119,7 @@ int files_write_slice(struct files *f, struct str source_name, struct str source
 	if (!error && f->at < n_source)
 		error = put_some(f, &first, &room);
 	if (!error && f->at >= n_source)
-		error = put_list(f, n_source, files, &room);
+		error = put_list(f, n_source, files, blobs, &room);
 	if (error || f->at < n_source + files->count)
 		return error;
 	*done = true;
@@ -205,7 +216,8 @@ static int put_kept(struct files_merge *m, int64_t *room)
 	return error;
 }
 
-int files_merge_slice(struct files_merge *m, const struct codec_list *over, bool *done)
+int files_merge_slice(
+	struct files_merge *m, const struct codec_list *over, const struct map *blobs, bool *done)
 {
 	int64_t room = FILES_SLICE;
 	int error = 0;
@@ -214,7 +226,7 @@ int files_merge_slice(struct files_merge *m, const struct codec_list *over, bool
 	if (!m->is_under_done)
 		error = put_kept(m, &room);
 	if (!error && m->is_under_done)
-		error = put_list(&m->out, m->n_kept, over, &room);
+		error = put_list(&m->out, m->n_kept, over, blobs, &room);
 	if (error || !m->is_under_done || m->out.at < m->n_kept + over->count)
 		return error;
 	*done = true;

@@ -19,10 +19,11 @@ struct files {
 	uint64_t body, done; /* `body`: where its bytes begin */
 };
 
+/* Contents that are blobs are looked up in `blobs`: name -> struct blob *, all of them there; NULL = there are none. */
 /* source (absent = none) under source_name, then files (the parser has refused equal names). *done when all is
  * written and sealed. 0 or -errno. */
-int files_write_slice(struct files *f, struct str source_name, struct str source,
-	const struct codec_list *files, bool *done) must_check;
+int files_write_slice(struct files *f, struct str source_name, const struct content *source,
+	const struct codec_list *files, const struct map *blobs, bool *done) must_check;
 
 /* A new bundle of `over`, and of those files of `under` that are not in its way: a file there gives way to a file or directory of
  * the same name here. */
@@ -43,7 +44,8 @@ void files_merge_init(struct files_merge *m);
 int files_merge_start(struct files_merge *m, int under, uint64_t bytes_max,
 	const struct codec_list *over) must_check;
 /* As files_write_slice(), with the same `over`; the result is out.fd. */
-int files_merge_slice(struct files_merge *m, const struct codec_list *over, bool *done) must_check;
+int files_merge_slice(struct files_merge *m, const struct codec_list *over, const struct map *blobs,
+	bool *done) must_check;
 void files_merge_fini(struct files_merge *m); /* closes, and is as after init; idempotent */
 /* *fd = -1 for an empty or absent input. */
 int files_input(struct str input, int *fd) must_check;

@@ -9,7 +9,10 @@
 #include "roles/executor/unpack.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "proc/box/bundle.h"
@@ -27,7 +30,8 @@ struct unpacker {
 
 struct unpack {
 	struct pool_job job;
-	struct str archive; /* ours */
+	struct str archive; /* ours; absent when it is in `from` */
+	int from;           /* ours; -1 = none */
 	unpack_done_fn *on_done;
 	void *arg; /* with on_done NULL: cancelled */
 	int error, fd;
@@ -59,8 +63,29 @@ static void unpack_free(struct unpack *unpack)
 {
 	if (unpack->fd >= 0)
 		close(unpack->fd);
+	if (unpack->from >= 0)
+		close(unpack->from);
 	free((char *)unpack->archive.p);
 	free(unpack);
+}
+
+/* Read through a mapping: a blob does not change, and may be larger than what we want to copy. */
+static int unpack_file(struct unpack *unpack)
+{
+	struct stat st;
+	char *map;
+	int error;
+
+	if (fstat(unpack->from, &st) < 0)
+		return -errno;
+	if (!st.st_size)
+		return archive_unpack(STR(""), unpack->fd, unpack->why);
+	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, unpack->from, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	error = archive_unpack((struct str){map, (size_t)st.st_size}, unpack->fd, unpack->why);
+	munmap(map, (size_t)st.st_size);
+	return error;
 }
 
 /* On the worker. */
@@ -70,7 +95,9 @@ static void run(struct pool_job *job, void *resource)
 
 	unpack->error = bundle_create(&unpack->fd);
 	if (!unpack->error)
-		unpack->error = archive_unpack(unpack->archive, unpack->fd, unpack->why);
+		unpack->error = unpack->from >= 0
+					? unpack_file(unpack)
+					: archive_unpack(unpack->archive, unpack->fd, unpack->why);
 	if (!unpack->error)
 		unpack->error = bundle_seal(unpack->fd);
 }
@@ -103,8 +130,8 @@ static char *copy(struct str archive)
 	return p;
 }
 
-int unpack_start(struct unpacker *unpacker, struct str archive, unpack_done_fn *on_done, void *arg,
-	struct unpack **out)
+int unpack_start(struct unpacker *unpacker, struct str archive, int fd, unpack_done_fn *on_done,
+	void *arg, struct unpack **out)
 {
 	struct unpack *unpack;
 	int error = make_pool(unpacker);
@@ -113,12 +140,13 @@ int unpack_start(struct unpacker *unpacker, struct str archive, unpack_done_fn *
 		return error;
 	unpack = mem_alloc(sizeof(*unpack));
 	*unpack = (struct unpack){.job = {run, done, {NULL, NULL}},
-		.archive = {copy(archive), archive.n},
+		.archive = {fd < 0 ? copy(archive) : NULL, archive.n},
+		.from = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3),
 		.on_done = on_done,
 		.arg = arg,
 		.fd = -1};
-	if (!unpack->archive.p)
-		error = -ENOMEM;
+	if (fd < 0 ? !unpack->archive.p : unpack->from < 0)
+		error = fd < 0 ? -ENOMEM : -EMFILE;
 	else if (pool_submit(unpacker->pool, &unpack->job))
 		error = UNPACK_E_BUSY;
 	if (error)

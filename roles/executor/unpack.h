@@ -20,8 +20,8 @@ struct unpack;
 typedef void unpack_done_fn(void *arg, int error, int fd, const char *why);
 
 #define UNPACK_E_BUSY 1 /* try again later */
-/* Copies the archive. 0; UNPACK_E_BUSY; -errno: there is no memory, or no thread. */
-int unpack_start(struct unpacker *unpacker, struct str archive, unpack_done_fn *on_done, void *arg,
-	struct unpack **out) must_check;
+/* The archive's bytes (copied), or with fd >= 0 all of that file (the descriptor is duplicated). 0; UNPACK_E_BUSY; -errno: there is no memory, or no thread. */
+int unpack_start(struct unpacker *unpacker, struct str archive, int fd, unpack_done_fn *on_done,
+	void *arg, struct unpack **out) must_check;
 /* on_done will not come. NULL is fine; leaves NULL. */
 void unpack_cancel(struct unpack **unpackp);

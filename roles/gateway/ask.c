@@ -27,7 +27,8 @@
 #define PAUSE_MIN_US (20 * US_PER_MS)
 #define PAUSE_MAX_US (1 * US_PER_S)
 
-static const char *const passed[] = {"bad_after", "task_conflict", "task_done", "task_unknown"};
+static const char *const passed[] = {"bad_after", "blob_mismatch", "blob_missing",
+	"blob_upload_lost", "task_conflict", "task_done", "task_unknown"};
 
 /* What will not pass within the budget, though it is a 503. */
 static const char *const lasting[] = {"disk_full"};
@@ -163,8 +164,9 @@ static void attempt(struct ask *ask)
 	if (limit_us < ATTEMPT_MIN_US)
 		limit_us = ATTEMPT_MIN_US;
 	ask->address = peers_current(&g->peers);
-	r = rpc_call(g->loop, g->transport, ask->address, ask->method, ask->request,
-		limit_us - rpc_methods[ask->method].timeout_us, on_answer, ask, &ask->op);
+	r = rpc_call_carrying(g->loop, g->transport, ask->address, ask->method, ask->request,
+		ask->carried, limit_us - rpc_methods[ask->method].timeout_us, on_answer, ask,
+		&ask->op);
 	if (r) {
 		ask->not_sent = r; /* told from the loop, like every failure */
 		timer_start(&ask->pause, 0);
@@ -184,10 +186,17 @@ static void on_pause_over(void *arg)
 void ask_start(struct ask *ask, struct gateway *g, enum rpc_method method, const void *request,
 	int64_t budget_us, ask_done_fn *done, void *arg)
 {
+	ask_start_carrying(ask, g, method, request, STR_NULL, budget_us, done, arg);
+}
+
+void ask_start_carrying(struct ask *ask, struct gateway *g, enum rpc_method method,
+	const void *request, struct str bytes, int64_t budget_us, ask_done_fn *done, void *arg)
+{
 	*ask = (struct ask){
 		.g = g,
 		.method = method,
 		.request = request,
+		.carried = bytes,
 		.deadline_us = loop_now_us(g->loop) + budget_us,
 		.backoff = {.min_us = PAUSE_MIN_US, .max_us = PAUSE_MAX_US},
 		.done = done,

@@ -184,11 +184,15 @@ static void reply_missing(struct visit *v)
 static void reply_content(struct visit *v, const struct json *content, struct str name)
 {
 	const struct json *base64 = json_get(content, "base64");
+	const struct json *blob = json_get(content, "blob");
 	struct buf bytes cleanup(buf_fini) = BUF_INIT;
 
 	if (content && content->type == JSON_STRING) {
 		add_name(v, name);
 		visit_reply(v, 200, TYPE_BYTES, content->text);
+	} else if (blob) {
+		add_name(v, name);
+		blobs_send(v, blob->text, true); /* who may see the task may see it */
 	} else if (base64 && base64_decode(base64->text, &bytes)) {
 		add_name(v, name);
 		visit_reply(v, 200, TYPE_BYTES, buf_str(&bytes));

@@ -36,6 +36,23 @@ static const struct gateway_route gateway_routes[] = {
 		.status = 200,
 		.type = "text/html"},
 	{.method = HTTP_GET,
+		.path = BLOBS_PATH "/{blob}",
+		.handle = blobs_on_get,
+		.allow = TOKEN_SUBMIT,
+		.summary = "The bytes of a blob that this user has uploaded.",
+		.status = 200,
+		.type = "application/octet-stream"},
+	{.method = HTTP_PUT,
+		.path = BLOBS_PATH "/{blob}",
+		.handle = blobs_on_put,
+		.allow = TOKEN_SUBMIT,
+		.summary =
+			"Uploads the bytes whose SHA-256 the name is, for tasks to refer to; 200 "
+			"when they are here already.",
+		.request = "bytes",
+		.status = 201,
+		.answer = "blob"},
+	{.method = HTTP_GET,
 		.path = "/api/v1/executors",
 		.handle = lists_on_executors,
 		.allow = ALLOW_ANY,
@@ -257,14 +274,16 @@ static int on_headers(void *arg, struct http_request *http, struct str *problem_
 	struct gateway *g = arg;
 	struct problem problem = {0};
 	enum http_method method = http_request_method(http);
+	bool is_blob = blobs_is_put(http);
+	unsigned allow = is_blob ? TOKEN_SUBMIT : allowed_at(method, http_request_path(http));
 	struct grant grant;
 
 	if (!has_body(method))
 		return 0;
 	if (!host_is_bad(g, http, &problem) &&
-		access_check(g, http, allowed_at(method, http_request_path(http)), true, &grant,
-			&problem) &&
-		!submission_is_bad(http, &problem))
+		access_check(g, http, allow, true, &grant, &problem) &&
+		!submission_is_bad(http, &problem) &&
+		(!is_blob || blobs_take_body(g, http, &grant, &problem)))
 		return 0;
 	buf_clear(&g->refusal);
 	problem_write(&problem, &g->refusal);
@@ -282,6 +301,7 @@ static void on_refused(void *arg, int status)
 
 static void refuse(struct gateway *g, struct http_request *http, const struct problem *problem)
 {
+	blobs_upload_free(http_request_body_arg(http));
 	metrics_request(g, g->n_routes, problem->status, 0);
 	http_request_problem(http, problem);
 }
@@ -479,6 +499,8 @@ int gateway_new(struct loop *loop, const struct gateway_options *options, struct
 	g->beat_us = options->beat_us ? options->beat_us : BEAT_US;
 	g->waiting_max = options->waiting_max ? options->waiting_max : WAITING_MAX;
 	list_init(&g->visits);
+	list_init(&g->uploads);
+	g->blob_max = options->blob_max;
 	waiters_init(g);
 	events_init(g);
 	done_cache_init(&g->done_cache, options->done_cache);
@@ -516,6 +538,11 @@ void gateway_set_limits(struct gateway *g, int64_t body_max, int64_t read_timeou
 		http_server_set_limits(g->server, body_max, read_timeout_us);
 }
 
+void gateway_set_blob_max(struct gateway *g, int64_t blob_max)
+{
+	g->blob_max = blob_max;
+}
+
 void gateway_set_tokens(struct gateway *g, struct tokens *tokens)
 {
 	access_set_tokens(g, tokens);
@@ -523,7 +550,7 @@ void gateway_set_tokens(struct gateway *g, struct tokens *tokens)
 
 void gateway_maybe_stopped(struct gateway *g)
 {
-	if (g->stopping && list_is_empty(&g->visits))
+	if (g->stopping && list_is_empty(&g->visits) && list_is_empty(&g->uploads))
 		loop_defer(g->loop, &g->stopped);
 }
 
@@ -545,7 +572,7 @@ void gateway_free(struct gateway *g)
 		return;
 	g->on_stopped = NULL;
 	http_server_free(take_ptr(&g->server));
-	CHECK(list_is_empty(&g->visits));
+	CHECK(list_is_empty(&g->visits) && list_is_empty(&g->uploads));
 	defer_cancel(&g->stopped);
 	timer_stop(&g->stop_deadline);
 	events_fini(g);

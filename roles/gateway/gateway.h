@@ -28,6 +28,7 @@ struct gateway_options {
 	const struct map
 		*languages; /* borrowed: the profiles that exist (name -> struct language *) */
 	int64_t body_max;   /* bytes */
+	int64_t blob_max;   /* bytes of a blob that is uploaded */
 	int64_t read_timeout_us;
 	int64_t wait_us;      /* longest hold of one get towards a judicator */
 	unsigned waiting_max; /* clients that wait at the same time; 0 = 20000 */
@@ -41,6 +42,8 @@ unsigned gateway_port(const struct gateway *gateway);
 /* At the start and at SIGHUP: who may do what from the next request on. Moves *tokens in. Without
  * (or with none) everybody may do everything. */
 void gateway_set_tokens(struct gateway *gateway, struct tokens *tokens);
+/* SIGHUP: from the next upload on. */
+void gateway_set_blob_max(struct gateway *gateway, int64_t blob_max);
 /* SIGHUP: from the next header or piece of a body on. Harmless when it has stopped. */
 void gateway_set_limits(struct gateway *gateway, int64_t body_max, int64_t read_timeout_us);
 /* Stops accepting, answers the waiters with what there is, then on_stopped once (after 5 s in any case);

@@ -15,10 +15,10 @@
  *   metrics.c  counters, and the page that shows them
  *   openapi.c  the description of the interface, made of the tables
  *   view.c     a task as JSON for people
-<<<<<<< Updated upstream
  *   done_cache.c  answers about done tasks, which never change
-=======
  *   page.c     the web page
+ *   blobs.c    PUT and GET of blobs
+ *   offload.c  large content of a submission becomes blobs
  */
 #pragma once
 
@@ -41,6 +41,7 @@
 #define WAIT_MS_MAX 300000
 #define WAITING_MAX 20000
 #define TASKS_PATH "/api/v1/tasks"
+#define BLOBS_PATH "/api/v1/blobs"
 
 struct access_user;
 struct visit;
@@ -62,6 +63,7 @@ struct ask { /* embedded; zero-initialised = idle */
 	struct gateway *g;
 	enum rpc_method method;
 	const void *request; /* struct msg_..._request, valid until done */
+	struct str carried;  /* bytes that go along, valid until done */
 	int64_t deadline_us; /* loop time */
 	const char *address; /* asked now; g->peers owns it */
 	unsigned failures;
@@ -75,9 +77,26 @@ struct ask { /* embedded; zero-initialised = idle */
 
 void ask_start(struct ask *ask, struct gateway *g, enum rpc_method method, const void *request,
 	int64_t budget_us, ask_done_fn *done, void *arg);
+void ask_start_carrying(struct ask *ask, struct gateway *g, enum rpc_method method,
+	const void *request, struct str bytes, int64_t budget_us, ask_done_fn *done, void *arg);
 void ask_stop(struct ask *ask); /* never calls back after it; harmless when idle */
 
 /* --- visit.c: one HTTP request ---------------------------------------------------------------------------- */
+
+struct offload {                        /* offload.c */
+	void (*go_on)(struct visit *v); /* NULL = it has not begun */
+	struct content **contents;      /* the large ones, in the task */
+	size_t n, at;
+	struct timer slice;
+	struct blob_hash *hash;
+	size_t done; /* of the current one: hashed, or sent */
+	size_t piece;
+	char name[BLOB_NAME_LEN + 1];
+	struct id upload;
+	unsigned tries;
+};
+
+struct upload;
 
 struct visit {
 	struct gateway *g;
@@ -95,6 +114,15 @@ struct visit {
 	bool keyed;          /* came with an Idempotency-Key */
 	struct record *task; /* POST, until it is added */
 	struct buf doc;      /* likewise */
+	struct offload offload;
+	struct codec_list blobs; /* struct str: what the task refers to; POST */
+	struct upload *upload;   /* PUT of a blob */
+	struct {                 /* GET of a blob */
+		struct http_stream *stream;
+		char name[BLOB_NAME_LEN + 1];
+		int64_t size, sent;
+		bool is_head, any;
+	} send;
 	struct buf
 		plain; /* answer when the waiting is over and nobody can be asked; POST with wait */
 	union {
@@ -106,6 +134,8 @@ struct visit {
 		struct msg_judicators_request judicators;
 		struct msg_ping_request ping;
 		struct msg_stats_request stats;
+		struct msg_blob_put_request blob_put;
+		struct msg_blob_get_request blob_get;
 	} request;
 	struct msg_get_item item;
 	char texts[5][65]; /* query parameters that the request points at */
@@ -148,6 +178,8 @@ void visit_fail(struct visit *v, int status, const char *code, const char *fmt, 
 	printf_like(4, 5);
 /* Begins an answer whose length is not known, as v->stream; whoever ends that frees the visit. */
 void visit_stream(struct visit *v, int status, const char *type);
+/* The answer has been given already, as a stream. Frees. */
+void visit_answered(struct visit *v, int status, size_t bytes);
 /* Without an answer: the client is gone. */
 void visit_free(struct visit *v);
 
@@ -292,6 +324,23 @@ bool tasks_read_id(struct visit *v, const struct route_match *match);
 
 void files_on_get(const struct route_match *match, struct http_request *http);
 
+/* --- blobs.c, offload.c ---------------------------------------------------------------------------------------- */
+
+/* At the header of a request for which blobs_is_put(): its body will come here. False: *problem. */
+bool blobs_is_put(const struct http_request *http);
+bool blobs_take_body(struct gateway *g, struct http_request *http, const struct grant *grant,
+	struct problem *problem);
+void blobs_upload_free(struct upload *u); /* NULL is fine */
+void blobs_on_put(const struct route_match *match, struct http_request *http);
+void blobs_on_get(const struct route_match *match, struct http_request *http);
+/* Answers with the blob's bytes; any: whosever it is. */
+void blobs_send(struct visit *v, struct str name, bool any);
+/* A judicator did not take a blob. Answers. */
+void blobs_tell(struct visit *v, const struct problem *problem);
+/* Makes blobs of what is too large to be sent with v->task, then calls go_on (at once when there is nothing); or answers. */
+void offload_start(struct visit *v, void (*go_on)(struct visit *v));
+void offload_fini(struct visit *v); /* harmless when it has not begun */
+
 /* --- waiters.c ------------------------------------------------------------------------------------------------ */
 
 struct waiters {
@@ -413,6 +462,9 @@ struct gateway {
 	} now;
 
 	struct list visits;
+	struct list uploads; /* struct upload */
+	unsigned n_uploads;
+	int64_t blob_max;
 	struct waiters waiters;
 	struct events events;
 	struct done_cache done_cache;

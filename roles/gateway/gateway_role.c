@@ -154,6 +154,7 @@ static int start(const struct role_env *env, void **state)
 		.hosts = cfg_str(cfg, OPT_gateway_hosts),
 		.languages = &s->languages,
 		.body_max = cfg_int(cfg, OPT_gateway_body_max),
+		.blob_max = cfg_int(cfg, OPT_gateway_blob_max),
 		.read_timeout_us = cfg_int(cfg, OPT_gateway_read_timeout),
 		.wait_us = cfg_int(cfg, OPT_rpc_wait),
 		.done_cache = cfg_int(cfg, OPT_gateway_done_cache),
@@ -203,6 +204,7 @@ static void reload(void *state, const struct cfg *cfg)
 		gateway_set_tokens(s->gateway, &tokens);
 	else
 		log_error(s->env.log, "tokens", "note=\"those of before stay\"");
+	gateway_set_blob_max(s->gateway, cfg_int(cfg, OPT_gateway_blob_max));
 	gateway_set_limits(s->gateway, cfg_int(cfg, OPT_gateway_body_max),
 		cfg_int(cfg, OPT_gateway_read_timeout));
 }

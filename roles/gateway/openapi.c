@@ -30,20 +30,21 @@ static const struct problem_row {
 	      "repeated_parameter,unknown_field,unknown_parameter,wrong_type"},
 	{401, "token_unknown"},
 	{403, "role_missing,user_forbidden"},
-	{404, "file_unknown,not_found,task_unknown"},
+	{404, "blob_unknown,file_unknown,not_found,task_unknown"},
 	{405, "method_not_allowed"},
 	{408, "request_timeout"},
 	{409, "task_conflict,task_done"},
 	{413, "body_too_large,json_too_large,too_large"},
 	{415, "unsupported_encoding,unsupported_type"},
-	{422, "bad_archive,bad_base64,bad_file_name,bad_quoting,duplicate_file,empty_command,"
+	{422, "bad_archive,bad_base64,bad_blob,bad_file_name,blob_mismatch,blob_missing,bad_"
+	      "quoting,duplicate_file,empty_command,"
 	      "missing_command,missing_field,missing_files,missing_language,missing_source,"
 	      "not_for_checker,not_printable,not_supported,nul_byte,out_of_range,"
 	      "unknown_checker,unknown_language"},
 	{429, "rate_exceeded,too_many_open"},
 	{501, "transfer_encoding_unknown"},
 	{502, "judicator_refused,secret_refused"},
-	{503, "busy,disk_full,no_judicator,out_of_memory,stopping,store_failed,"
+	{503, "blob_upload_lost,busy,disk_full,no_judicator,out_of_memory,stopping,store_failed,"
 	      "too_many_connections,too_many_waiting,unavailable"},
 	{505, "version_unsupported"},
 };
@@ -71,6 +72,7 @@ static const struct param_row {
 #define REF(name) "{\"$ref\":\"#/components/schemas/" name "\"}"
 #define OR_NULL(schema) "{\"anyOf\":[" schema ",{\"type\":\"null\"}]}"
 #define LIST_OF(schema) "{\"type\":\"array\",\"items\":" schema "}"
+#define SHA256 "{\"type\":\"string\",\"pattern\":\"^[0-9a-f]{64}$\"}"
 #define TEXT "{\"type\":\"string\"}"
 #define TEXT_OR_NULL "{\"type\":[\"string\",\"null\"]}"
 #define COUNT "{\"type\":\"integer\",\"minimum\":0}"
@@ -94,6 +96,7 @@ static const struct member_row {
 	{"executor", "version", TEXT_OR_NULL, "Of the program."},
 	{"executor", "seen", TIME, "Its last report."},
 	{"executors", "executors", LIST_OF(REF("executor")), "By name."},
+	{"blob", "created", TRUTH, "It was not here before."},
 	{"health", "status", TEXT, "`ok`"},
 	{"health", "version", TEXT, "Of this gateway."},
 	{"health", "judicator", TEXT, "Who answered."},
@@ -232,6 +235,11 @@ static void kind_bytes(struct json_writer *w, const struct codec_field *f unused
 	write_text(w, "$ref", "#/components/schemas/bytes");
 }
 
+static void kind_content(struct json_writer *w, const struct codec_field *f unused)
+{
+	write_text(w, "$ref", "#/components/schemas/content");
+}
+
 static void kind_id(struct json_writer *w, const struct codec_field *f unused)
 {
 	write_text(w, "type", "string");
@@ -292,6 +300,7 @@ static void (*const kinds[CODEC_KIND_N])(struct json_writer *w, const struct cod
 	[CODEC_F64] = kind_f64,
 	[CODEC_TEXT] = kind_text,
 	[CODEC_BYTES] = kind_bytes,
+	[CODEC_CONTENT] = kind_content,
 	[CODEC_ID] = kind_id,
 	[CODEC_RECORD] = kind_record,
 	[CODEC_LIST] = kind_list,
@@ -416,6 +425,12 @@ static void write_components(struct json_writer *w)
 	json_raw(w, STR("{\"description\":\"Text, or any bytes.\",\"oneOf\":[" TEXT
 			",{\"type\":\"object\",\"properties\":{\"base64\":" TEXT
 			"},\"required\":[\"base64\"],\"additionalProperties\":false}]}"));
+	json_key(w, "content");
+	json_raw(
+		w, STR("{\"description\":\"Bytes, or a blob that was uploaded before.\",\"oneOf\":["
+		       "{\"$ref\":\"#/components/schemas/bytes\"},{\"type\":\"object\","
+		       "\"properties\":{\"blob\":" SHA256
+		       "},\"required\":[\"blob\"],\"additionalProperties\":false}]}"));
 	for (size_t i = 0; task_record_at(i); i++)
 		write_record(w, task_record_at(i));
 	write_member_schemas(w);

@@ -2,7 +2,7 @@
 /*
  * tasks - theory of operation
  *
- *     POST    parse -> add -------------------> 201 the task as it was added
+ *     POST    parse -> offload -> add -------------------> 201 the task as it was added
  *                       \-> (wait) waiters ---> 201 the task once it is done, or as it is when the wait is over
  *                       \-> (there already) get or waiters -> 200 the task
  *     GET     (seen done before) -------------> 200 from the done cache
@@ -22,6 +22,7 @@
 
 #include <openssl/sha.h>
 
+#include "reactor/base/mem.h"
 #include "rpc/task/status.h"
 #include "rpc/task/task.h"
 
@@ -182,6 +183,33 @@ static void write_added(struct visit *v, const struct msg_add_reply *reply)
 	view_text(&view, &v->plain);
 }
 
+struct missing {
+	struct str name;
+	struct problem problem;
+};
+
+static void look_for_missing(void *arg, struct content *content, const char *pointer)
+{
+	struct missing *m = arg;
+
+	if (!m->problem.status && content->blob.p && str_eq(content->blob, m->name))
+		problem_set(&m->problem, 422, "blob_missing", pointer,
+			"There is no such blob, or it is another user's: PUT it to " BLOBS_PATH
+			"/" STR_FMT " first.",
+			STR_ARG(m->name));
+}
+
+static void tell_missing(struct visit *v, struct str name)
+{
+	struct missing m = {.name = name};
+
+	task_each_content(record_data(v->task), look_for_missing, &m);
+	if (!m.problem.status)
+		problem_set(&m.problem, 502, "judicator_refused", "",
+			"The judicator missed a blob that the task does not refer to.");
+	visit_problem(v, &m.problem);
+}
+
 static void on_added(void *arg, struct rpc_answer *answer)
 {
 	struct visit *v = arg;
@@ -191,6 +219,10 @@ static void on_added(void *arg, struct rpc_answer *answer)
 	if (answer->failure != RPC_OK) {
 		log_info(v->g->log, "add_failed", "id=%s code=%s", v->id.hex, answer->problem.code);
 		visit_problem(v, &answer->problem);
+		return;
+	}
+	if (reply->missing.n) {
+		tell_missing(v, reply->missing);
 		return;
 	}
 	metrics_add(&v->g->metrics->adds[reply->created], 1);
@@ -206,10 +238,22 @@ static void on_added(void *arg, struct rpc_answer *answer)
 	tasks_show(v);
 }
 
-static void tasks_add(struct visit *v)
+static void note_blob(void *arg, struct content *content, const char *pointer)
+{
+	struct codec_list *blobs = arg;
+
+	if (!content->blob.p)
+		return;
+	blobs->items = mem_resize(blobs->items, (blobs->count + 1) * sizeof(struct str));
+	*codec_item(*blobs, struct str, blobs->count) = content->blob;
+	blobs->count++;
+}
+
+static void tasks_add_now(struct visit *v)
 {
 	const struct task *task = record_data(v->task);
 
+	task_each_content(task, note_blob, &v->blobs);
 	task_write(task, &v->doc);
 	v->request.add = (struct msg_add_request){
 		.id = v->id,
@@ -218,8 +262,15 @@ static void tasks_add(struct visit *v)
 		.priority = task->priority,
 		.labels = task->labels,
 		.doc.text = buf_str(&v->doc),
+		.blobs = v->blobs,
+		.any_blob = v->grant.roles & TOKEN_ADMIN,
 	};
 	ask_start(&v->ask, v->g, RPC_add, &v->request.add, ASK_BUDGET_US, on_added, v);
+}
+
+static void tasks_add(struct visit *v)
+{
+	offload_start(v, tasks_add_now);
 }
 
 /* With tokens the user of a task is the token's; only admin may name another. False when answered. */

@@ -66,12 +66,15 @@ void visit_free(struct visit *v)
 	struct gateway *g = v->g;
 
 	ask_stop(&v->ask);
+	offload_fini(v);
+	blobs_upload_free(v->upload);
 	access_added(v);
 	waiters_remove(v);
 	events_forget(v);
 	list_del(&v->link);
 	record_free(v->task);
 	buf_fini(&v->doc);
+	free(v->blobs.items);
 	buf_fini(&v->plain);
 	free(v);
 	gateway_maybe_stopped(g);
@@ -79,11 +82,16 @@ void visit_free(struct visit *v)
 
 /* --- answers --------------------------------------------------------------------------------------------------- */
 
-void visit_reply(struct visit *v, int status, const char *type, struct str body)
+static void note_answer(struct visit *v, int status, size_t bytes)
 {
 	log_debug(v->g->log, "request", "request=\"%s\" status=%d bytes=%zu ms=%lld", v->what,
-		status, body.n, (long long)((loop_now_us(v->g->loop) - v->started_us) / US_PER_MS));
+		status, bytes, (long long)((loop_now_us(v->g->loop) - v->started_us) / US_PER_MS));
 	metrics_request(v->g, v->route, status, loop_now_us(v->g->loop) - v->started_us);
+}
+
+void visit_reply(struct visit *v, int status, const char *type, struct str body)
+{
+	note_answer(v, status, body.n);
 	http_request_reply(v->http, status, type, body);
 	visit_free(v);
 }
@@ -93,6 +101,12 @@ void visit_stream(struct visit *v, int status, const char *type)
 	log_debug(v->g->log, "request", "request=\"%s\" status=%d stream=yes", v->what, status);
 	metrics_request(v->g, v->route, status, loop_now_us(v->g->loop) - v->started_us);
 	v->stream = http_request_stream(take_ptr(&v->http), status, type, -1);
+}
+
+void visit_answered(struct visit *v, int status, size_t bytes)
+{
+	note_answer(v, status, bytes);
+	visit_free(v);
 }
 
 void visit_problem(struct visit *v, const struct problem *problem)

@@ -9,13 +9,20 @@
  * A new leader starts counting afresh, and so does one whose store was away, or that was away itself (its tick came
  * late): silence that nobody could have heard is no silence. Every duty is a compare-and-set and so is safe under two leaders.
  *
+ * Blobs that nothing refers to are collected when they have not been used for blob_age: looked for every quarter of that, and at
+ * least every COLLECT_MAX_US, or at once again when there were more than one go takes. Here the wall clock counts, as it must be the
+ * same for all judicators; one that jumps ahead costs blobs that were put and not referred to yet, and the client hears blob_missing.
+ *
  * A dead executor is hidden from the list after drop_us; its epoch is kept for ever (trace L6).
  */
 #include "roles/judicator/judicator_int.h"
 
 #include <stdlib.h>
 
+#include "reactor/base/log.h"
 #include "reactor/base/mem.h"
+
+#define COLLECT_MAX_US (600 * US_PER_S)
 
 struct sighting {
 	int64_t epoch, seq;
@@ -40,7 +47,7 @@ static void duties_forget(struct judicator *j)
 	}
 }
 
-/* --- the two duties ------------------------------------------------------------------------------------- */
+/* --- duties towards executors ------------------------------------------------------------------------------------- */
 
 static void on_lost(void *arg, enum store_status status)
 {
@@ -81,6 +88,31 @@ static void duty_drop(struct judicator *j, const struct store_executor *e)
 
 	a->text = mem_strdup(e->name);
 	j->store->ops->drop(j->store, str_from(a->text), on_dropped, a);
+}
+
+/* --- blobs ------------------------------------------------------------------------------------------------------- */
+
+static void on_collected(void *arg, enum store_status status, int64_t count)
+{
+	struct ask *a = arg;
+
+	if (a->j && status == STORE_OK && count)
+		log_info(a->j->log, "blobs_collected", "count=%lld", (long long)count);
+	if (a->j && (status == STORE_E_BUSY || count == STORE_COLLECT_MAX))
+		a->j->duties.collected_us = 0; /* again with the next tick */
+	ask_finish(a, status);
+}
+
+static void duty_collect(struct judicator *j)
+{
+	int64_t period_us = j->blob_age_us / 4;
+
+	if (period_us > COLLECT_MAX_US)
+		period_us = COLLECT_MAX_US;
+	if (j->duties.collected_us && loop_now_us(j->loop) - j->duties.collected_us < period_us)
+		return;
+	j->duties.collected_us = loop_now_us(j->loop);
+	j->store->ops->blob_collect(j->store, j->blob_age_us, on_collected, ask_new(j, NULL));
 }
 
 /* --- watching ------------------------------------------------------------------------------------------------ */
@@ -134,7 +166,10 @@ static void on_tick(void *arg)
 	if (loop_now_us(j->loop) - j->duties.ticked_us > j->expire_us / 2)
 		duties_forget(j);
 	j->duties.ticked_us = loop_now_us(j->loop);
-	if (j->duties.asking || j->stopping)
+	if (j->stopping)
+		return;
+	duty_collect(j);
+	if (j->duties.asking)
 		return;
 	j->duties.asking = true;
 	j->duties.asked_us = loop_now_us(j->loop);

@@ -18,6 +18,8 @@
 
 #include "reactor/base/mem.h"
 
+#define BLOB_AGE_US (24 * 3600 * US_PER_S)
+
 /* --- asks ------------------------------------------------------------------------------------------------ */
 
 static void ask_on_gone(void *arg)
@@ -50,6 +52,10 @@ static const struct {
 	[STORE_DONE] = {409, "task_done", "The task is done already."},
 	[STORE_STALE] = {409, "stale", "A newer request was seen."},
 	[STORE_FENCED] = {409, "fenced", "Another process of this name has registered."},
+	[STORE_LOST] = {409, "blob_upload_lost",
+		"This is not the next piece of an upload known here: begin again."},
+	[STORE_MISMATCH] = {422, "blob_mismatch",
+		"The bytes do not have the SHA-256 that they were sent under."},
 	[STORE_E_BUSY] = {503, "busy", "Too much work is waiting. Try again in a moment."},
 	[STORE_E_FULL] = {503, "disk_full",
 		"The disk with the data directory is nearly full: new tasks are refused so that "
@@ -76,6 +82,7 @@ void ask_finish(struct ask *a, enum store_status status)
 	list_del(&a->link);
 	record_free(a->record);
 	free(a->text);
+	buf_fini(&a->bytes);
 	free(a);
 	if (j)
 		judicator_maybe_stopped(j);
@@ -247,6 +254,8 @@ static void on_executors(void *arg, struct rpc_call *call)
 
 static rpc_handler_fn *const handlers[RPC_METHOD_N] = {
 	[RPC_add] = on_add,
+	[RPC_blob_get] = pieces_on_get,
+	[RPC_blob_put] = pieces_on_put,
 	[RPC_cancel] = on_cancel,
 	[RPC_executors] = on_executors,
 	[RPC_get] = watches_on_get,
@@ -299,6 +308,7 @@ int judicator_new(
 	j->store = options->store;
 	j->expire_us = options->expire_us;
 	j->drop_us = options->drop_us ? options->drop_us : 600 * US_PER_S;
+	j->blob_age_us = options->blob_age_us ? options->blob_age_us : BLOB_AGE_US;
 	list_init(&j->asks);
 	list_init(&j->scrapes);
 	map_init(&j->known);

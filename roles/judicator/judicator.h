@@ -21,6 +21,7 @@ struct judicator_options {
 	int64_t expire_us;           /* an executor silent for this long is declared dead */
 	const char *metrics_address; /* GET /metrics; NULL or "" = not served */
 	int64_t drop_us;             /* a dead executor is hidden this long after; 0 = 10 min */
+	int64_t blob_age_us;         /* an unused blob is removed after this; 0 = a day */
 };
 
 /* 0, or -errno (address in use: logged). */

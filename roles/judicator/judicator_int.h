@@ -7,6 +7,7 @@
  *   watches.c    held gets
  *   duties.c     what a leader does
  *   metrics.c    what Prometheus is told
+ *   pieces.c     pieces of blobs
  */
 #pragma once
 
@@ -33,6 +34,7 @@ struct ask {
 	struct rpc_call *call; /* NULL once the caller is gone */
 	struct record *record; /* the request; kept valid for the store */
 	char *text;            /* a name kept valid for the store, owned */
+	struct buf bytes;      /* likewise a piece of a blob */
 };
 
 /* What an executor told this judicator last; for people, not for the protocol. */
@@ -49,6 +51,7 @@ struct duties {
 	struct map seen; /* name -> struct sighting */
 	bool asking;
 	int64_t asked_us, ticked_us;
+	int64_t collected_us; /* when blobs were looked through last */
 };
 
 struct judicator {
@@ -59,7 +62,7 @@ struct judicator {
 	struct store *store;
 	struct rpc_server *server;
 	bool leading;
-	int64_t expire_us, drop_us;
+	int64_t expire_us, drop_us, blob_age_us;
 
 	struct list asks; /* struct ask */
 	struct map known; /* name -> struct known */
@@ -123,6 +126,9 @@ bool watches_are_asking(const struct judicator *j);
 /* metrics.c */
 int metrics_open(struct judicator *j, const char *address) must_check;
 void metrics_close(struct judicator *j); /* harmless when it is not open */
+/* pieces.c */
+rpc_handler_fn pieces_on_put;
+rpc_handler_fn pieces_on_get;
 
 /* duties.c */
 void duties_init(struct judicator *j);

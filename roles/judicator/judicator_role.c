@@ -81,6 +81,7 @@ static int start(const struct role_env *env, void **state)
 		.leading = cfg_bool(cfg, OPT_judicator_leading),
 		.expire_us = cfg_int(cfg, OPT_judicator_expire),
 		.metrics_address = cfg_str(cfg, OPT_judicator_metrics_address),
+		.blob_age_us = cfg_int(cfg, OPT_judicator_blob_age),
 	};
 
 	s->env = *env;

@@ -115,6 +115,9 @@ void http_request_on_gone(struct http_request *request, http_gone_fn *fn, void *
  */
 void http_request_take_body(
 	struct http_request *request, int64_t max, http_piece_fn *fn, void *arg);
+/* While it is held, no more of a taken body is read than has arrived already, and its time stands still but for upload_us; the client is kept
+ * waiting by TCP, and its going is noticed when it is let go. Not behind the end of the body. */
+void http_request_hold_body(struct http_request *request, bool is_held);
 void *http_request_body_arg(const struct http_request *request); /* NULL when it was not taken */
 
 /*

@@ -5,6 +5,8 @@
  * - The library's request buffer stays empty. (A form body left in it would be parsed on the stack, whatever its size.)
  * - What all blocks of a server hold is counted where one grows or goes (body_resize), so that many bodies within the limit cannot take
  *   all memory either. Pieces are not kept, so they do not count.
+ * - Who takes pieces faster than it can use them holds the body: nothing more is read from the socket, so the client's kernel waits. The
+ *   body's end lets go of it, as otherwise nobody would notice the client's going.
  * - A collected body has one deadline. A taken one may be large and slow, so each piece gives it another read_timeout_us, within upload_us.
  */
 #include "rpc/http/server_int.h"
@@ -124,9 +126,41 @@ void body_untake(struct conn *conn)
 {
 	if (!conn->request.piece)
 		return;
+	body_let_go(conn);
 	conn->request.piece = NULL;
 	conn->request.gone = NULL;
 	evhtp_connection_set_max_body_size(conn->ev, body_backstop(conn->server->options.body_max));
+}
+
+/* How long the next piece may take. */
+static void set_piece_deadline(struct conn *conn)
+{
+	const struct http_request *request = &conn->request;
+	int64_t limit_us = request->upload_deadline_us - loop_now_us(conn->server->loop);
+
+	if (!request->is_held && limit_us > conn->server->options.read_timeout_us)
+		limit_us = conn->server->options.read_timeout_us;
+	conn_set_deadline(conn, limit_us);
+}
+
+void http_request_hold_body(struct http_request *request, bool is_held)
+{
+	struct conn *conn = container_of(request, struct conn, request);
+
+	if (conn->state != CONN_BODY || request->is_held == is_held)
+		return;
+	body_let_go(conn);
+	request->is_held = is_held;
+	if (is_held)
+		bufferevent_disable(conn_bev(conn), EV_READ);
+	set_piece_deadline(conn);
+}
+
+void body_let_go(struct conn *conn)
+{
+	if (conn->request.is_held)
+		bufferevent_enable(conn_bev(conn), EV_READ);
+	conn->request.is_held = false;
 }
 
 static int call_taker(struct conn *conn, struct str piece, struct str *problem)
@@ -143,7 +177,6 @@ static int call_taker(struct conn *conn, struct str piece, struct str *problem)
 static void give(struct conn *conn, struct evbuffer *buffer)
 {
 	struct http_request *request = &conn->request;
-	int64_t left_us = request->upload_deadline_us - loop_now_us(conn->server->loop);
 	struct str problem = STR_NULL, piece;
 	int status;
 
@@ -159,10 +192,8 @@ static void give(struct conn *conn, struct evbuffer *buffer)
 		return; /* the server was freed inside */
 	if (status)
 		conn_refuse_text(conn, status, problem);
-	else if (left_us < conn->server->options.read_timeout_us)
-		conn_set_deadline(conn, left_us);
 	else
-		conn_set_deadline(conn, conn->server->options.read_timeout_us);
+		set_piece_deadline(conn);
 }
 
 void body_add(struct conn *conn, struct evbuffer *buffer)

@@ -65,6 +65,8 @@ void conn_enter(struct conn *conn, enum conn_state state)
 {
 	conn->server->n_open +=
 		(unsigned)state_is_open(state) - (unsigned)state_is_open(conn->state);
+	if (state != CONN_CLOSING)
+		body_let_go(conn);
 	conn->state = state;
 	conn_set_deadline(conn, state_limit_us(conn->server, state));
 }

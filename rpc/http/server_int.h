@@ -64,6 +64,7 @@ struct http_request {
 	void *piece_arg;
 	int64_t piece_max, piece_bytes;
 	int64_t upload_deadline_us;
+	bool is_held;     /* nothing more is read for now */
 	struct buf extra; /* response headers */
 	http_gone_fn *gone;
 	void *gone_arg;
@@ -145,6 +146,8 @@ void body_drop(struct conn *conn);
 int64_t body_limit(const struct conn *conn);
 /* Nobody takes its body any more, nor waits for word of it. */
 void body_untake(struct conn *conn);
+/* Reads on, if it was held. */
+void body_let_go(struct conn *conn);
 
 /* --- server_write.c ------------------------------------------------------------------------------------------------ */
 

@@ -15,6 +15,7 @@
 
 #include "proc/box/bundle.h"
 #include "reactor/base/map.h"
+#include "rpc/blob.h"
 #include "rpc/task/archive.h"
 #include "rpc/text.h"
 
@@ -36,15 +37,17 @@ static bool both_forms(struct norm *n, const char *pointer, const char *other)
 	return refuse(n, 400, "both_forms", pointer, "stands for `%s`, which is given too", other);
 }
 
-static bool merge_text(
-	struct norm *n, struct str *from, struct str *to, const char *pointer, const char *other)
+/* *at: where the client wrote it. */
+static bool merge_content(struct norm *n, struct content *from, struct content *to,
+	const char *pointer, const char *other, const char **at)
 {
-	if (!from->p)
+	if (content_is_absent(from))
 		return true;
-	if (to->p)
+	if (!content_is_absent(to))
 		return both_forms(n, pointer, other);
 	*to = *from;
-	*from = STR_NULL;
+	*from = (struct content){STR_NULL, STR_NULL};
+	*at = pointer;
 	return true;
 }
 
@@ -56,10 +59,15 @@ static bool merge_short_form(struct norm *n)
 		t->compile = record_alloc(n->record, sizeof(*t->compile));
 	if (!t->execute)
 		t->execute = record_alloc(n->record, sizeof(*t->execute));
-	if (!merge_text(n, &t->source, &t->compile->source, "/source", "compile.source") ||
-		!merge_text(n, &t->input, &t->execute->input, "/input", "execute.input") ||
-		!merge_text(
-			n, &t->expected, &t->execute->expected, "/expected", "execute.expected"))
+	t->at.source = "/compile/source";
+	t->at.input = "/execute/input";
+	t->at.expected = "/execute/expected";
+	if (!merge_content(n, &t->source, &t->compile->source, "/source", "compile.source",
+		    &t->at.source) ||
+		!merge_content(n, &t->input, &t->execute->input, "/input", "execute.input",
+			&t->at.input) ||
+		!merge_content(n, &t->expected, &t->execute->expected, "/expected",
+			"execute.expected", &t->at.expected))
 		return false;
 	if (t->limits && t->execute->limits)
 		return both_forms(n, "/limits", "execute.limits");
@@ -149,7 +157,8 @@ static bool check_commands(struct norm *n)
 static bool check_program(struct norm *n)
 {
 	const struct task *t = n->task;
-	bool has_archive = t->compile->archive.p, has_source = t->compile->source.p;
+	bool has_archive = !content_is_absent(&t->compile->archive);
+	bool has_source = !content_is_absent(&t->compile->source);
 	bool has_files = t->compile->files.count || has_archive;
 
 	if (has_source && has_files)
@@ -226,19 +235,21 @@ static bool check_list_of_files(struct norm *n, const struct codec_list *files, 
 	return good;
 }
 
-static bool check_archive(struct norm *n, struct str archive, const struct codec_list *files,
-	const char *where, const char *other)
+/* One that is a blob is looked into where it is unpacked. */
+static bool check_archive(struct norm *n, const struct content *archive,
+	const struct codec_list *files, const char *where, const char *other)
 {
+	struct str bytes = archive->bytes;
 	char why[ARCHIVE_WHY_MAX];
 
-	if (!archive.p)
+	if (content_is_absent(archive))
 		return true;
 	if (files->count)
 		return both_forms(n, where, other);
-	if (n->is_stored || archive_check(archive, why) == 0)
+	if (n->is_stored || !bytes.p || archive_check(bytes, why) == 0)
 		return true;
 	return refuse(n, 422, "bad_archive", where, "%s%s", why,
-		archive.n > 2 && memcmp(archive.p, "UE", 2) == 0
+		bytes.n > 2 && memcmp(bytes.p, "UE", 2) == 0
 			? ": base64 is given as {\"base64\": \"...\"}"
 			: "");
 }
@@ -250,10 +261,10 @@ static bool check_files(struct norm *n)
 
 	return check_list_of_files(n, &compile->files, "/compile/files") &&
 	       check_list_of_files(n, &execute->files, "/execute/files") &&
+	       check_archive(n, &compile->archive, &compile->files, "/compile/archive",
+		       "compile.files") &&
 	       check_archive(
-		       n, compile->archive, &compile->files, "/compile/archive", "compile.files") &&
-	       check_archive(
-		       n, execute->archive, &execute->files, "/execute/archive", "execute.files");
+		       n, &execute->archive, &execute->files, "/execute/archive", "execute.files");
 }
 
 /* --- cases and checker ------------------------------------------------------------------------- */
@@ -264,8 +275,9 @@ static bool make_cases(struct norm *n)
 	struct task_execute *e = t->execute;
 	struct task_case *only;
 
+	t->at.is_only_case = !t->cases.count;
 	if (t->cases.count) {
-		if (e->input.p || e->expected.p)
+		if (!content_is_absent(&e->input) || !content_is_absent(&e->expected))
 			return refuse(n, 400, "both_forms", "/cases",
 				"give either `cases` or the input and expected output of the only "
 				"one");
@@ -273,7 +285,7 @@ static bool make_cases(struct norm *n)
 	}
 	only = record_alloc(n->record, sizeof(*only));
 	*only = (struct task_case){.input = e->input, .expected = e->expected, .points = 1};
-	e->input = e->expected = STR_NULL;
+	e->input = e->expected = (struct content){STR_NULL, STR_NULL};
 	t->cases = (struct codec_list){only, 1};
 	return true;
 }
@@ -312,10 +324,13 @@ static bool check_checker(struct norm *n)
 /* --- size -------------------------------------------------------------------------------------- */
 
 /* Bytes of s in JSON, at most: control characters take six each, so 48 MiB of NULs given as base64 become 288. */
-static size_t written_size(struct str s)
+static size_t written_size(const struct content *content)
 {
+	struct str s = content->bytes;
 	size_t escapes = 0;
 
+	if (content->blob.p)
+		return BLOB_NAME_LEN + 16;
 	if (!str_is_utf8(s))
 		return s.n / 3 * 4 + 20;
 	for (size_t i = 0; i < s.n; i++)
@@ -328,7 +343,7 @@ static size_t written_files(const struct codec_list *files)
 	size_t bytes = 0;
 
 	for (size_t i = 0; i < files->count; i++)
-		bytes += written_size(codec_item(*files, struct task_file, i)->content);
+		bytes += written_size(&codec_item(*files, struct task_file, i)->content);
 	return bytes;
 }
 
@@ -336,14 +351,14 @@ static size_t written_files(const struct codec_list *files)
 static bool check_size(struct norm *n)
 {
 	const struct task *t = n->task;
-	size_t bytes = written_size(t->compile->source) + written_size(t->compile->archive) +
-		       written_size(t->execute->archive) + written_files(&t->compile->files) +
+	size_t bytes = written_size(&t->compile->source) + written_size(&t->compile->archive) +
+		       written_size(&t->execute->archive) + written_files(&t->compile->files) +
 		       written_files(&t->execute->files);
 
 	for (size_t i = 0; i < t->cases.count; i++) {
 		const struct task_case *one = codec_item(t->cases, struct task_case, i);
 
-		bytes += written_size(one->input) + written_size(one->expected);
+		bytes += written_size(&one->input) + written_size(&one->expected);
 	}
 	if (bytes > TASK_WRITTEN_MAX)
 		return refuse(n, 413, "too_large", "",
@@ -441,6 +456,55 @@ int task_parse_node(const struct json *node, struct record **out, struct problem
 void task_write(const struct task *task, struct buf *out)
 {
 	codec_encode_text(&task_record, task, out);
+}
+
+/* --- all contents ------------------------------------------------------------------------------ */
+
+struct visit {
+	task_content_fn *fn;
+	void *arg;
+};
+
+static void visit(const struct visit *v, struct content *content, const char *pointer)
+{
+	if (!content_is_absent(content))
+		v->fn(v->arg, content, pointer);
+}
+
+static void visit_files(const struct visit *v, const struct codec_list *files, const char *where)
+{
+	char pointer[64];
+
+	for (size_t i = 0; i < files->count; i++) {
+		snprintf(pointer, sizeof(pointer), "%s/%zu/content", where, i);
+		visit(v, &codec_item(*files, struct task_file, i)->content, pointer);
+	}
+}
+
+static void visit_cases(const struct visit *v, const struct task *task)
+{
+	char pointer[64];
+
+	for (size_t i = 0; i < task->cases.count; i++) {
+		struct task_case *one = codec_item(task->cases, struct task_case, i);
+
+		snprintf(pointer, sizeof(pointer), "/cases/%zu/input", i);
+		visit(v, &one->input, task->at.is_only_case ? task->at.input : pointer);
+		snprintf(pointer, sizeof(pointer), "/cases/%zu/expected", i);
+		visit(v, &one->expected, task->at.is_only_case ? task->at.expected : pointer);
+	}
+}
+
+void task_each_content(const struct task *task, task_content_fn *fn, void *arg)
+{
+	const struct visit v = {fn, arg};
+
+	visit(&v, &task->compile->source, task->at.source);
+	visit_files(&v, &task->compile->files, "/compile/files");
+	visit(&v, &task->compile->archive, "/compile/archive");
+	visit_files(&v, &task->execute->files, "/execute/files");
+	visit(&v, &task->execute->archive, "/execute/archive");
+	visit_cases(&v, task);
 }
 
 enum checker_kind task_checker_kind(const struct task *task)

@@ -25,35 +25,36 @@ struct map;
 #define TASK_ARGV_MAX 256         /* words of a command ... */
 #define TASK_ARGV_BYTES_MAX 65536 /* ... and bytes of all of them: an exec has room for it */
 #define TASK_POINTS_MAX 1000000
-#define TASK_WRITTEN_MAX (128 << 20) /* content of a task as JSON: half of an RPC message */
-#define LANGUAGE_RAW "raw"           /* what executors offer for tasks without a language */
+#define TASK_WRITTEN_MAX (128 << 20)     /* content of a task as JSON: half of an RPC message */
+#define TASK_FILES_BYTES_MAX (256 << 20) /* of all files of a phase, blobs included */
+#define LANGUAGE_RAW "raw"               /* what executors offer for tasks without a language */
 
 struct task_file {
 	struct str name; /* a valid bundle name */
-	struct str content;
+	struct content content;
 	bool executable;
 };
 
 struct task_compile {
-	struct str source;         /* absent, or the one source file of a language; or files */
+	struct content source;     /* absent, or the one source file of a language; or files */
 	struct codec_list files;   /* struct task_file */
-	struct str archive;        /* absent, or a zip in place of files */
+	struct content archive;    /* absent, or a zip in place of files */
 	struct codec_list command; /* struct str; empty = the profile's, or nothing to compile */
 	struct limits *limits;     /* NULL = defaults */
 };
 
 struct task_execute {
-	struct codec_list command;  /* empty = the profile's */
-	struct str input, expected; /* only until normalised: moved to the one case */
+	struct codec_list command;      /* empty = the profile's */
+	struct content input, expected; /* only until normalised: moved to the one case */
 	struct codec_list files;
-	struct str archive;
+	struct content archive;
 	struct limits *limits;
 };
 
 struct task_case {
-	struct str input, expected; /* expected absent = any output is right */
-	struct limits *limits;      /* over execute.limits, field by field */
-	int64_t points;             /* 1 when not given; 0 is allowed */
+	struct content input, expected; /* expected absent = any output is right */
+	struct limits *limits;          /* over execute.limits, field by field */
+	int64_t points;                 /* 1 when not given; 0 is allowed */
 };
 
 struct task_checker {
@@ -72,8 +73,12 @@ struct task {
 	struct task_checker *checker;
 	bool stop_on_failure;
 	/* the short form: only until normalised, then absent */
-	struct str source, input, expected;
+	struct content source, input, expected;
 	struct limits *limits;
+	struct { /* where the client wrote what is moved when normalised; no fields */
+		const char *source, *input, *expected;
+		bool is_only_case;
+	} at;
 };
 
 extern const struct codec_record task_record;
@@ -83,7 +88,7 @@ const struct codec_record *task_record_at(size_t i);
 
 /* Client's body -> normalised task. `languages` (name -> anything) is what exists, NULL = accept any name (executor, store).
  * 0, or -EBADMSG with *problem: status 400 not JSON, wrong type, unknown field, both forms; 413 too large; 422 meaning: unknown
- * language, missing source, empty command, limit out of range, a bad archive, blobs, program checkers (not supported yet). The codes
+ * language, missing source, empty command, limit out of range, a bad archive, program checkers (not supported yet). The codes
  * beside those of the codec: both_forms (400); bad_archive, bad_file_name, duplicate_file, empty_command, missing_command, missing_files,
  * missing_language, missing_source, not_for_checker, not_printable, not_supported, unknown_checker, unknown_language (422). */
 int task_parse(struct str body, const struct map *languages, struct record **out,
@@ -94,6 +99,9 @@ int task_parse_node(
 	const struct json *node, struct record **out, struct problem *problem) must_check;
 /* The normalised full form: what the store keeps as `doc`. */
 void task_write(const struct task *task, struct buf *out);
+/* Every content of a normalised task that is there, with the JSON pointer to where the client wrote it. */
+typedef void task_content_fn(void *arg, struct content *content, const char *pointer);
+void task_each_content(const struct task *task, task_content_fn *fn, void *arg);
 enum checker_kind task_checker_kind(const struct task *task);
 /* What the task's checker is: for one case. */
 struct checker *task_checker_new(const struct task *task, struct str expected) must_check;

@@ -89,8 +89,10 @@ static void dir_remove(const char *path)
 	struct dirent *e;
 
 	while (dir && (e = readdir(dir))) {
-		if (e->d_name[0] != '.')
-			unlinkat(dirfd(dir), e->d_name, 0);
+		char *below cleanup(mem_freep) = mem_printf("%s/%s", path, e->d_name);
+
+		if (e->d_name[0] != '.' && unlinkat(dirfd(dir), e->d_name, 0) < 0)
+			dir_remove(below);
 	}
 	if (dir)
 		closedir(dir);

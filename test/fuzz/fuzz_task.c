@@ -4,6 +4,7 @@
  * is refused becomes a problem document that is valid JSON.
  */
 #include "reactor/base/check.h"
+#include "rpc/blob.h"
 #include "rpc/task/task.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -19,12 +20,21 @@ static void check_problem(const struct problem *problem)
 	CHECK(json_parse(buf_str(&out), NULL, &tree, &error) == 0);
 }
 
+static void check_content(void *arg, struct content *content, const char *pointer)
+{
+	CHECK(!content->bytes.p != !content->blob.p && pointer[0] == '/');
+	CHECK(!content->blob.p || blob_name_is_valid(content->blob));
+}
+
 static void check_task(const struct task *task)
 {
 	CHECK(task->cases.count >= 1 && task->cases.count <= TASK_CASES_MAX);
 	CHECK(task->compile && task->execute && task->checker);
-	CHECK(!task->source.p && !task->input.p && !task->expected.p && !task->limits);
-	CHECK(!task->execute->input.p && !task->execute->expected.p);
+	CHECK(content_is_absent(&task->source) && content_is_absent(&task->input));
+	CHECK(content_is_absent(&task->expected) && !task->limits);
+	CHECK(content_is_absent(&task->execute->input));
+	CHECK(content_is_absent(&task->execute->expected));
+	task_each_content(task, check_content, NULL);
 	CHECK(task->language.p || task->execute->command.count > 0);
 	CHECK(task_checker_kind(task) < CHECKER_KIND_N);
 	CHECK(task_queue(task).n > 0);

@@ -320,7 +320,12 @@ static int add_new(struct rules *r, const struct msg_add_request *request, struc
 	text_set(t.language, sizeof(t.language), request->language);
 	text_set(t.user, sizeof(t.user), request->user);
 	t.add_us = r->now_us > r->rows->last_add_us ? r->now_us : r->rows->last_add_us + 1;
+	err = rules_blobs_check(r, request, &reply->missing);
+	if (err < 0 || reply->missing.p)
+		return err < 0 ? err : STORE_OK;
 	err = r->rows->ops->task_add(r->rows, &t, doc, labels);
+	if (err >= 0)
+		err = rules_blobs_refer(r, request, &t);
 	if (err < 0)
 		return err;
 	r->rows->last_add_us = t.add_us;

@@ -19,6 +19,18 @@ struct rows;
 #define ROWS_USER_MAX 64
 #define ROWS_MESSAGE_MAX 160
 
+struct rows_blob {
+	char name[BLOB_NAME_LEN + 1];
+	int64_t size, used_us;
+};
+
+struct rows_blobs {
+	struct rows_blob *items;
+	size_t count, cap;
+};
+void rows_blobs_add(struct rows_blobs *list, const struct rows_blob *blob);
+void rows_blobs_fini(struct rows_blobs *list);
+
 /* Where a task is. Exactly one: a task in the queue has no owner, a done one neither waits nor is owned. */
 enum rows_place { ROWS_DONE, ROWS_QUEUED, ROWS_OWNED };
 
@@ -108,7 +120,16 @@ struct rows_ops {
 	int (*result_put)(struct rows *rows, const struct rows_task *task, struct str result);
 	int (*walk)(
 		struct rows *rows, const struct rows_walk *walk, rows_visit_fn *visit, void *arg);
-	bool (*has_room)(struct rows *rows); /* for new tasks */
+	bool (*has_room)(struct rows *rows); /* for new tasks and blobs */
+	int (*blob_get)(struct rows *rows, struct str name, struct rows_blob *out); /* or NONE */
+	int (*blob_put)(struct rows *rows, const struct rows_blob *blob);
+	int (*blob_own)(struct rows *rows, struct str name, struct str user);
+	int (*blob_owned)(struct rows *rows, struct str name, struct str user); /* 0 or NONE */
+	int (*blob_refer)(struct rows *rows, struct str name, const struct rows_task *task);
+	/* Appends those that no task refers to and that were last used before then, at most max. */
+	int (*blob_unused)(
+		struct rows *rows, int64_t before_us, size_t max, struct rows_blobs *out);
+	int (*blob_del)(struct rows *rows, struct str name); /* with its owners */
 };
 
 struct rows { /* first member of a backend's own structure */
@@ -161,6 +182,20 @@ int rules_undo(
 	struct rules *r, const struct id *id, struct str name, int64_t epoch, int64_t attempt);
 int rules_lose(struct rules *r, struct str name, int64_t epoch, int64_t seq);
 int rules_drop(struct rules *r, struct str name);
+
+/* Rows of blobs (blob_rules.c); their bytes are the backend's. */
+/* The bytes are kept: the row is there, it is the user's, and used now. *created: it was not there. */
+int rules_blob_keep(struct rules *r, struct str name, int64_t size, struct str user, bool *created);
+/* The same if it is there already; else UNKNOWN. */
+int rules_blob_known(struct rules *r, struct str name, struct str user);
+/* A task that is being added refers to these: *missing is the first that is not there, or absent. */
+int rules_blobs_check(struct rules *r, const struct msg_add_request *request, struct str *missing);
+int rules_blobs_refer(
+	struct rules *r, const struct msg_add_request *request, const struct rows_task *task);
+/* *size of one that is there, and is the user's if that is present; else UNKNOWN. */
+int rules_blob_look(struct rules *r, struct str name, struct str user, int64_t *size);
+/* Removes the rows of those not used since; *gone are they. */
+int rules_blob_collect(struct rules *r, int64_t unused_us, struct rows_blobs *gone);
 
 /* Reads (reads.c). */
 int reads_get(struct rules *r, const struct msg_get_request *request, struct msg_get_reply *reply);

@@ -74,6 +74,14 @@ static const char *const upgrades[] = {
 	" (SELECT count(*) FROM task WHERE place = 1), (SELECT count(*) FROM task WHERE place = 2),"
 	" -1, -1 WHERE EXISTS (SELECT 1 FROM task);"
 	"ALTER TABLE executor ADD COLUMN slots INTEGER NOT NULL DEFAULT 0;",
+	"CREATE TABLE blob(name TEXT PRIMARY KEY, size INTEGER NOT NULL, used_us INTEGER NOT NULL)"
+	" WITHOUT ROWID;"
+	"CREATE INDEX blob_used ON blob(used_us);"
+	"CREATE TABLE blob_owner(name TEXT NOT NULL, user TEXT NOT NULL, PRIMARY KEY(name, user))"
+	" WITHOUT ROWID;"
+	"CREATE TABLE blob_task(name TEXT NOT NULL, add_us INTEGER NOT NULL, PRIMARY KEY(name, "
+	"add_us))"
+	" WITHOUT ROWID;",
 };
 
 #define VERSION ((int64_t)ARRAY_SIZE(upgrades))
@@ -113,6 +121,14 @@ enum sql {
 	SQL_LABELS_GET,
 	SQL_LABELS_PUT,
 	SQL_LABEL_PUT,
+	SQL_BLOB_GET,
+	SQL_BLOB_PUT,
+	SQL_BLOB_OWN,
+	SQL_BLOB_OWNED,
+	SQL_BLOB_REFER,
+	SQL_BLOB_UNUSED,
+	SQL_BLOB_DEL,
+	SQL_BLOB_DISOWN,
 	/* walks: descending, then ascending */
 	SQL_WALK,
 	SQL_WALK_ASC,
@@ -177,6 +193,18 @@ static const char *const sqls[SQL_N] = {
 	[SQL_LABELS_GET] = "SELECT text FROM labels WHERE add_us = ?1",
 	[SQL_LABELS_PUT] = "INSERT INTO labels(add_us, text) VALUES(?1, ?2)",
 	[SQL_LABEL_PUT] = "INSERT OR IGNORE INTO label(add_us, label) VALUES(?1, ?2)",
+	[SQL_BLOB_GET] = "SELECT name, size, used_us FROM blob WHERE name = ?1",
+	[SQL_BLOB_PUT] = "INSERT INTO blob(name, size, used_us) VALUES(?1, ?2, ?3)"
+			 " ON CONFLICT(name) DO UPDATE SET used_us = ?3",
+	[SQL_BLOB_OWN] = "INSERT OR IGNORE INTO blob_owner(name, user) VALUES(?1, ?2)",
+	[SQL_BLOB_OWNED] = "SELECT 1 FROM blob_owner WHERE name = ?1 AND user = ?2",
+	[SQL_BLOB_REFER] = "INSERT OR IGNORE INTO blob_task(name, add_us) VALUES(?1, ?2)",
+	[SQL_BLOB_UNUSED] =
+		"SELECT name, size, used_us FROM blob INDEXED BY blob_used WHERE used_us < ?1"
+		" AND NOT EXISTS (SELECT 1 FROM blob_task t WHERE t.name = blob.name)"
+		" ORDER BY used_us LIMIT ?2",
+	[SQL_BLOB_DEL] = "DELETE FROM blob WHERE name = ?1",
+	[SQL_BLOB_DISOWN] = "DELETE FROM blob_owner WHERE name = ?1",
 	[SQL_WALK] = TASK("WHERE t.add_us < ?1 ORDER BY t.add_us DESC"),
 	[SQL_WALK_ASC] = TASK("WHERE t.add_us > ?1 ORDER BY t.add_us"),
 	[SQL_WALK_USER] = TASK(
@@ -722,6 +750,101 @@ static bool sql_has_room(struct rows *rows)
 	return s->has_room;
 }
 
+/* --- blobs --- */
+
+static void blob_read(sqlite3_stmt *stmt, struct rows_blob *out)
+{
+	column_text(stmt, 0, out->name, sizeof(out->name));
+	out->size = sqlite3_column_int64(stmt, 1);
+	out->used_us = sqlite3_column_int64(stmt, 2);
+}
+
+static int sql_blob_get(struct rows *rows, struct str name, struct rows_blob *out)
+{
+	struct sqlite_rows *s = self(rows);
+	int err;
+
+	bind_str(s->stmts[SQL_BLOB_GET], 1, name);
+	err = step_one(s, SQL_BLOB_GET);
+	if (err)
+		return err;
+	blob_read(s->stmts[SQL_BLOB_GET], out);
+	reset(s, SQL_BLOB_GET);
+	return 0;
+}
+
+static int sql_blob_put(struct rows *rows, const struct rows_blob *blob)
+{
+	struct sqlite_rows *s = self(rows);
+	sqlite3_stmt *stmt = s->stmts[SQL_BLOB_PUT];
+
+	bind_str(stmt, 1, str_from(blob->name));
+	sqlite3_bind_int64(stmt, 2, blob->size);
+	sqlite3_bind_int64(stmt, 3, blob->used_us);
+	return run(s, SQL_BLOB_PUT);
+}
+
+static int sql_blob_own(struct rows *rows, struct str name, struct str user)
+{
+	struct sqlite_rows *s = self(rows);
+
+	bind_str(s->stmts[SQL_BLOB_OWN], 1, name);
+	bind_str(s->stmts[SQL_BLOB_OWN], 2, user);
+	return run(s, SQL_BLOB_OWN);
+}
+
+static int sql_blob_owned(struct rows *rows, struct str name, struct str user)
+{
+	struct sqlite_rows *s = self(rows);
+	int err;
+
+	bind_str(s->stmts[SQL_BLOB_OWNED], 1, name);
+	bind_str(s->stmts[SQL_BLOB_OWNED], 2, user);
+	err = step_one(s, SQL_BLOB_OWNED);
+	if (!err)
+		reset(s, SQL_BLOB_OWNED);
+	return err;
+}
+
+static int sql_blob_refer(struct rows *rows, struct str name, const struct rows_task *t)
+{
+	struct sqlite_rows *s = self(rows);
+
+	bind_str(s->stmts[SQL_BLOB_REFER], 1, name);
+	sqlite3_bind_int64(s->stmts[SQL_BLOB_REFER], 2, t->add_us);
+	return run(s, SQL_BLOB_REFER);
+}
+
+static int sql_blob_unused(struct rows *rows, int64_t before_us, size_t max, struct rows_blobs *out)
+{
+	struct sqlite_rows *s = self(rows);
+	sqlite3_stmt *stmt = s->stmts[SQL_BLOB_UNUSED];
+	int code, err;
+
+	sqlite3_bind_int64(stmt, 1, before_us);
+	sqlite3_bind_int64(stmt, 2, (int64_t)max);
+	while ((code = sqlite3_step(stmt)) == SQLITE_ROW) {
+		struct rows_blob blob;
+
+		blob_read(stmt, &blob);
+		rows_blobs_add(out, &blob);
+	}
+	err = code == SQLITE_DONE ? 0 : failed(s, "blobs");
+	sqlite3_reset(stmt);
+	return err;
+}
+
+static int sql_blob_del(struct rows *rows, struct str name)
+{
+	struct sqlite_rows *s = self(rows);
+	int err;
+
+	bind_str(s->stmts[SQL_BLOB_DISOWN], 1, name);
+	bind_str(s->stmts[SQL_BLOB_DEL], 1, name);
+	err = run(s, SQL_BLOB_DISOWN);
+	return err < 0 ? err : run(s, SQL_BLOB_DEL);
+}
+
 static const struct rows_ops sqlite_rows_ops = {
 	.executor_get = sql_executor_get,
 	.executor_put = sql_executor_put,
@@ -739,6 +862,13 @@ static const struct rows_ops sqlite_rows_ops = {
 	.result_put = sql_result_put,
 	.walk = sql_walk,
 	.has_room = sql_has_room,
+	.blob_get = sql_blob_get,
+	.blob_put = sql_blob_put,
+	.blob_own = sql_blob_own,
+	.blob_owned = sql_blob_owned,
+	.blob_refer = sql_blob_refer,
+	.blob_unused = sql_blob_unused,
+	.blob_del = sql_blob_del,
 };
 
 /* --- transactions --- */

@@ -22,14 +22,16 @@ struct loop;
 struct store;
 
 enum store_status {
-	STORE_OK,
-	STORE_UNKNOWN,  /* no such task or executor */
+	STORE_OK,       /* add: look at reply->missing */
+	STORE_UNKNOWN,  /* no such task, executor or blob */
 	STORE_CONFLICT, /* add: same id, other content */
 	STORE_DONE,     /* cancel: done already */
 	STORE_STALE,    /* report: an older seq, touch nothing; lose: (epoch, seq) moved on */
 	STORE_FENCED,   /* report: older or dead epoch */
+	STORE_LOST,     /* blob_put: no such upload (any more), or this is not its next piece */
+	STORE_MISMATCH, /* blob_put: the bytes have another hash; all of them are forgotten */
 	STORE_E_BUSY,   /* queue full: nothing happened, try later */
-	STORE_E_FULL,   /* add: below the reserve of free disk */
+	STORE_E_FULL,   /* add, blob_put: below the reserve of free disk */
 	STORE_E_FAILED, /* the store itself failed; nothing happened (logged) */
 };
 
@@ -77,6 +79,11 @@ typedef void store_search_fn(
 	void *arg, enum store_status status, const struct msg_search_reply *reply);
 typedef void store_executors_fn(
 	void *arg, enum store_status status, const struct store_executor *list, unsigned n);
+typedef void store_blob_put_fn(
+	void *arg, enum store_status status, const struct msg_blob_put_reply *reply);
+/* bytes: the piece asked for, empty behind the end. */
+typedef void store_blob_get_fn(void *arg, enum store_status status,
+	const struct msg_blob_get_reply *reply, struct str bytes);
 typedef void store_count_fn(void *arg, enum store_status status, int64_t pending);
 typedef void store_stats_fn(
 	void *arg, enum store_status status, const struct msg_stats_reply *reply);
@@ -131,11 +138,26 @@ struct store_ops {
 	void (*stats)(struct store *store, store_stats_fn *cb, void *arg);
 	/* No verb: at once. Asks the file system. */
 	void (*counters)(const struct store *store, struct store_counters *out);
+	/* Blobs (see blobs in README.md). Bytes come in order, a piece after the answer to the one before; the last one is answered when all
+	 * of it is durable, and has the hash that is its name: no half a blob is ever seen. A piece may be sent again. Bytes are
+	 * borrowed until the answer. BUSY: too many uploads, or the piece before is still being written. An upload without a piece for
+	 * STORE_UPLOAD_IDLE_US makes room for another one. */
+	void (*blob_put)(struct store *store, const struct msg_blob_put_request *request,
+		struct str bytes, store_blob_put_fn *cb, void *arg);
+	/* UNKNOWN: no such blob, or not the user's. */
+	void (*blob_get)(struct store *store, const struct msg_blob_get_request *request,
+		store_blob_get_fn *cb, void *arg);
+	/* Removes blobs that no task refers to and that nobody has put, or has referred to, for so long; the count is of those removed. At
+	 * most STORE_COLLECT_MAX at a time. BUSY: one is at work. */
+	void (*blob_collect)(struct store *store, int64_t unused_us, store_count_fn *cb, void *arg);
 };
 
 #define STORE_REPLY_BYTES                                                                          \
 	(INT64_C(64) << 20) /* documents and results in one reply, before the one that crosses it */
 #define STORE_SEARCH_STEPS 50000
+#define STORE_UPLOADS_MAX 256
+#define STORE_UPLOAD_IDLE_US (60 * INT64_C(1000000))
+#define STORE_COLLECT_MAX 1000
 #define STORE_EXECUTOR_MAX 64 /* bytes of a name: longer is a bug of the caller */
 
 struct store { /* first member of every row's own structure */

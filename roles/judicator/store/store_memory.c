@@ -21,7 +21,7 @@
 #include "reactor/base/map.h"
 #include "reactor/base/mem.h"
 #include "reactor/loop.h"
-#include "roles/judicator/store/verbs.h"
+#include "roles/judicator/store/blobs.h"
 
 struct mem_task {
 	struct rows_task row;
@@ -41,10 +41,18 @@ struct mem_executor {
 	int64_t n_owned;
 };
 
+struct mem_blob {
+	struct rows_blob row;
+	struct map owners; /* user -> this */
+	int64_t n_tasks;
+};
+
 struct mem_data {
 	struct rows rows;
 	unsigned handles;
 	struct map tasks, queues, executors;
+	struct map blobs; /* name -> struct mem_blob */
+	struct map bytes; /* name -> struct buf *: here before the row is, and after it */
 	struct mem_task **order;
 	size_t n_order, cap_order;
 };
@@ -52,6 +60,7 @@ struct mem_data {
 struct mem_store {
 	struct verbs verbs;
 	struct mem_data *data;
+	struct blobs *blobs;
 	struct list done,
 		answering; /* struct verb_op, to be answered: in the next walk, in this one */
 	struct defer answers;
@@ -405,6 +414,141 @@ static bool mem_has_room(struct rows *rows)
 	return true;
 }
 
+/* --- blobs --- */
+
+static struct mem_blob *blob_find(struct rows *rows, struct str name)
+{
+	return map_get(&data_of(rows)->blobs, name);
+}
+
+static int mem_blob_get(struct rows *rows, struct str name, struct rows_blob *out)
+{
+	struct mem_blob *blob = blob_find(rows, name);
+
+	if (!blob)
+		return ROWS_NONE;
+	*out = blob->row;
+	return 0;
+}
+
+static int mem_blob_put(struct rows *rows, const struct rows_blob *row)
+{
+	struct mem_blob *blob = blob_find(rows, str_from(row->name));
+
+	if (!blob) {
+		blob = mem_alloc(sizeof(*blob));
+		map_init(&blob->owners);
+		map_set(&data_of(rows)->blobs, str_from(row->name), blob);
+	}
+	blob->row = *row;
+	return 0;
+}
+
+static int mem_blob_own(struct rows *rows, struct str name, struct str user)
+{
+	struct mem_blob *blob = blob_find(rows, name);
+
+	map_set(&blob->owners, user, blob);
+	return 0;
+}
+
+static int mem_blob_owned(struct rows *rows, struct str name, struct str user)
+{
+	return map_get(&blob_find(rows, name)->owners, user) ? 0 : ROWS_NONE;
+}
+
+static int mem_blob_refer(struct rows *rows, struct str name, const struct rows_task *task unused)
+{
+	blob_find(rows, name)->n_tasks++; /* no task is ever removed */
+	return 0;
+}
+
+static int mem_blob_unused(struct rows *rows, int64_t before_us, size_t max, struct rows_blobs *out)
+{
+	map_each (it, &data_of(rows)->blobs) {
+		const struct mem_blob *blob = map_entry_of(it)->value;
+
+		if (!blob->n_tasks && blob->row.used_us < before_us && out->count < max)
+			rows_blobs_add(out, &blob->row);
+	}
+	return 0;
+}
+
+static void blob_free(struct mem_blob *blob)
+{
+	map_fini(&blob->owners);
+	free(blob);
+}
+
+static int mem_blob_del(struct rows *rows, struct str name)
+{
+	blob_free(map_del(&data_of(rows)->blobs, name));
+	return 0;
+}
+
+static bool bytes_have_room(void *place unused, int64_t reserve_bytes unused)
+{
+	return true;
+}
+
+static int bytes_write(void *place unused, struct upload *u, struct str bytes)
+{
+	buf_add_str(&u->bytes, bytes);
+	return 0;
+}
+
+static void bytes_free(struct buf *bytes)
+{
+	if (bytes)
+		buf_fini(bytes);
+	free(bytes);
+}
+
+static int bytes_finish(void *place, struct upload *u)
+{
+	struct mem_data *d = place;
+	struct buf *bytes = mem_alloc(sizeof(*bytes));
+
+	*bytes = u->bytes;
+	u->bytes = BUF_INIT;
+	bytes_free(map_set(&d->bytes, str_from(u->name), bytes));
+	return 0;
+}
+
+static void bytes_drop(void *place unused, struct upload *u)
+{
+	buf_fini(&u->bytes);
+}
+
+static int bytes_read(void *place, const char *name, int64_t offset, size_t n, struct buf *out)
+{
+	struct mem_data *d = place;
+	const struct buf *bytes = map_get(&d->bytes, str_from(name));
+
+	if (!bytes)
+		return -ENOENT;
+	buf_add(out, bytes->data + offset, n);
+	return 0;
+}
+
+/* Another handle may have put it again meanwhile. */
+static void bytes_remove(void *place, const char *name)
+{
+	struct mem_data *d = place;
+
+	if (!map_get(&d->blobs, str_from(name)))
+		bytes_free(map_del(&d->bytes, str_from(name)));
+}
+
+static const struct blobs_ops mem_bytes_ops = {
+	.has_room = bytes_have_room,
+	.write = bytes_write,
+	.finish = bytes_finish,
+	.drop = bytes_drop,
+	.read = bytes_read,
+	.remove = bytes_remove,
+};
+
 static const struct rows_ops mem_rows_ops = {
 	.executor_get = mem_executor_get,
 	.executor_put = mem_executor_put,
@@ -422,6 +566,13 @@ static const struct rows_ops mem_rows_ops = {
 	.result_put = mem_result_put,
 	.walk = mem_walk,
 	.has_room = mem_has_room,
+	.blob_get = mem_blob_get,
+	.blob_put = mem_blob_put,
+	.blob_own = mem_blob_own,
+	.blob_owned = mem_blob_owned,
+	.blob_refer = mem_blob_refer,
+	.blob_unused = mem_blob_unused,
+	.blob_del = mem_blob_del,
 };
 
 /* --- the data's life --- */
@@ -434,6 +585,8 @@ static struct mem_data *data_new(void)
 	map_init(&d->tasks);
 	map_init(&d->queues);
 	map_init(&d->executors);
+	map_init(&d->blobs);
+	map_init(&d->bytes);
 	return d;
 }
 
@@ -456,6 +609,12 @@ static void data_drop(struct mem_data *d)
 	}
 	map_each (it, &d->executors)
 		free(map_entry_of(it)->value);
+	map_each (it, &d->blobs)
+		blob_free(map_entry_of(it)->value);
+	map_each (it, &d->bytes)
+		bytes_free(map_entry_of(it)->value);
+	map_fini(&d->blobs);
+	map_fini(&d->bytes);
 	map_fini(&d->tasks);
 	map_fini(&d->queues);
 	map_fini(&d->executors);
@@ -506,6 +665,7 @@ static struct store *handle_new(
 	m->verbs.submit = mem_submit;
 	m->data = data;
 	data->handles++;
+	CHECK(blobs_new(&m->verbs, &mem_bytes_ops, data, &m->blobs) == 0);
 	list_init(&m->done);
 	list_init(&m->answering);
 	defer_init(&m->answers, on_answers, m);
@@ -522,10 +682,12 @@ static void mem_close(struct store *store)
 {
 	struct mem_store *m = container_of(store, struct mem_store, verbs.store);
 
+	blobs_close(m->blobs);
 	do
 		on_answers(m);
-	while (!list_is_empty(&m->done));
+	while (blobs_settle(m->blobs) || !list_is_empty(&m->done));
 	defer_cancel(&m->answers);
+	blobs_free(m->blobs);
 	rules_changes_fini(&m->changes);
 	data_drop(m->data);
 	/* on_answers() may be below us on the stack. */
@@ -544,6 +706,29 @@ static void mem_counters(const struct store *store, struct store_counters *out)
 	out->free_bytes = -1;
 }
 
+static struct blobs *blobs_of(struct store *store)
+{
+	return container_of(store, struct mem_store, verbs.store)->blobs;
+}
+
+static void mem_blob_put_call(struct store *store, const struct msg_blob_put_request *request,
+	struct str bytes, store_blob_put_fn *cb, void *arg)
+{
+	blobs_put(blobs_of(store), request, bytes, cb, arg);
+}
+
+static void mem_blob_get_call(struct store *store, const struct msg_blob_get_request *request,
+	store_blob_get_fn *cb, void *arg)
+{
+	blobs_get(blobs_of(store), request, cb, arg);
+}
+
+static void mem_blob_collect_call(
+	struct store *store, int64_t unused_us, store_count_fn *cb, void *arg)
+{
+	blobs_collect(blobs_of(store), unused_us, cb, arg);
+}
+
 int store_memory_share(struct store *store, const struct store_options *options, struct store **out)
 {
 	struct mem_store *m = container_of(store, struct mem_store, verbs.store);
@@ -560,5 +745,8 @@ const struct store_ops store_memory = {
 	.close = mem_close,
 	.set_reserve = mem_set_reserve,
 	.counters = mem_counters,
+	.blob_put = mem_blob_put_call,
+	.blob_get = mem_blob_get_call,
+	.blob_collect = mem_blob_collect_call,
 	VERBS_OPS,
 };

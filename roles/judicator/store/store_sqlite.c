@@ -38,8 +38,8 @@
 #include "reactor/base/mem.h"
 #include "reactor/loop.h"
 #include "reactor/pool.h"
+#include "roles/judicator/store/blob_files.h"
 #include "roles/judicator/store/sqlite_rows.h"
-#include "roles/judicator/store/verbs.h"
 
 #define WAITING_MAX 65536
 #define READS_MAX 65536
@@ -54,6 +54,8 @@ struct sqlite_store {
 	int lock_fd;
 	struct sqlite_rows *writer, *reader;
 	struct pool *write_pool, *read_pool;
+	struct blob_files *blob_files;
+	struct blobs *blobs;
 	struct list waiting; /* struct verb_op to be written */
 	unsigned n_waiting;
 	struct list answers;   /* struct verb_op that have run, or were refused */
@@ -424,6 +426,7 @@ static int pools_start(struct sqlite_store *s)
 
 static void release(struct sqlite_store *s)
 {
+	blob_files_close(take_ptr(&s->blob_files));
 	sqlite_rows_close(take_ptr(&s->reader));
 	sqlite_rows_close(take_ptr(&s->writer));
 	if (s->lock_fd >= 0)
@@ -464,10 +467,14 @@ static void sqlite_close(struct store *store)
 
 	CHECK(!s->is_closing);
 	s->is_closing = true;
+	blobs_close(s->blobs);
 	pool_free(take_ptr(&s->write_pool));
 	pool_free(take_ptr(&s->read_pool));
-	run_rest(s);
+	do
+		run_rest(s);
+	while (blobs_settle(s->blobs));
 	defer_cancel(&s->turn_end);
+	blobs_free(take_ptr(&s->blobs));
 	release(s);
 	loop_free_later(s->verbs.loop, free, s);
 }
@@ -476,6 +483,24 @@ static void sqlite_close(struct store *store)
 static void sqlite_set_reserve(struct store *store, int64_t reserve_bytes)
 {
 	self(store)->verbs.options.reserve_bytes = reserve_bytes;
+}
+
+static void sqlite_blob_put(struct store *store, const struct msg_blob_put_request *request,
+	struct str bytes, store_blob_put_fn *cb, void *arg)
+{
+	blobs_put(self(store)->blobs, request, bytes, cb, arg);
+}
+
+static void sqlite_blob_get(struct store *store, const struct msg_blob_get_request *request,
+	store_blob_get_fn *cb, void *arg)
+{
+	blobs_get(self(store)->blobs, request, cb, arg);
+}
+
+static void sqlite_blob_collect(
+	struct store *store, int64_t unused_us, store_count_fn *cb, void *arg)
+{
+	blobs_collect(self(store)->blobs, unused_us, cb, arg);
 }
 
 /* --- the last lines of the log, again --- */
@@ -550,11 +575,17 @@ static int sqlite_open(struct loop *loop, const struct store_options *options, s
 	if (err >= 0)
 		err = rows_open(s, false, &s->reader);
 	if (err >= 0)
+		err = blob_files_open(
+			options->dir, sqlite_rows_base(s->writer), s->log, &s->blob_files);
+	if (err >= 0)
 		log_again(s);
 	if (err >= 0)
 		err = pools_start(s);
+	if (err >= 0)
+		err = blobs_new(&s->verbs, &blob_files_ops, s->blob_files, &s->blobs);
 	if (err < 0) {
 		pool_free(s->write_pool);
+		pool_free(s->read_pool);
 		release(s);
 		free(s);
 		return err_trace(err);
@@ -582,5 +613,8 @@ const struct store_ops store_sqlite = {
 	.close = sqlite_close,
 	.set_reserve = sqlite_set_reserve,
 	.counters = sqlite_counters,
+	.blob_put = sqlite_blob_put,
+	.blob_get = sqlite_blob_get,
+	.blob_collect = sqlite_blob_collect,
 	VERBS_OPS,
 };

@@ -64,6 +64,7 @@ void verb_reset(struct verb_op *op, enum store_status status)
 {
 	record_free(take_ptr(&op->arena));
 	memset(&op->out, 0, sizeof(op->out));
+	rows_blobs_fini(&op->gone);
 	op->status = (int)status;
 }
 
@@ -71,10 +72,11 @@ void verb_answer(struct verb_op *op)
 {
 	op->verb->answer(op);
 	record_free(op->arena);
+	rows_blobs_fini(&op->gone);
 	free(op);
 }
 
-static void answer_done(const struct verb_op *op)
+static void answer_done(struct verb_op *op)
 {
 	if (op->cb.done)
 		op->cb.done(op->arg, (enum store_status)op->status);
@@ -87,7 +89,7 @@ static int run_add(struct rules *r, struct verb_op *op)
 	return rules_add(r, op->request, &op->out.add);
 }
 
-static void answer_add(const struct verb_op *op)
+static void answer_add(struct verb_op *op)
 {
 	op->cb.add(op->arg, (enum store_status)op->status, &op->out.add);
 }
@@ -130,7 +132,7 @@ static int run_enroll(struct rules *r, struct verb_op *op)
 	return rules_register(r, str_from(op->executor), op->number, &op->out.enroll);
 }
 
-static void answer_enroll(const struct verb_op *op)
+static void answer_enroll(struct verb_op *op)
 {
 	op->cb.enroll(op->arg, (enum store_status)op->status, &op->out.enroll);
 }
@@ -155,7 +157,7 @@ static int run_report(struct rules *r, struct verb_op *op)
 	return rules_report(r, op->request, op->mode, &op->out.report);
 }
 
-static void answer_report(const struct verb_op *op)
+static void answer_report(struct verb_op *op)
 {
 	struct store_report report = op->out.report;
 
@@ -243,7 +245,7 @@ static int run_executors(struct rules *r, struct verb_op *op)
 	return reads_executors(r, op->hidden_too, &op->out.executors.list, &op->out.executors.n);
 }
 
-static void answer_executors(const struct verb_op *op)
+static void answer_executors(struct verb_op *op)
 {
 	op->cb.executors(op->arg, (enum store_status)op->status, op->out.executors.list,
 		op->out.executors.n);
@@ -266,7 +268,7 @@ static int run_get(struct rules *r, struct verb_op *op)
 	return reads_get(r, op->request, &op->out.get);
 }
 
-static void answer_get(const struct verb_op *op)
+static void answer_get(struct verb_op *op)
 {
 	op->cb.get(op->arg, (enum store_status)op->status, &op->out.get);
 }
@@ -288,7 +290,7 @@ static int run_search(struct rules *r, struct verb_op *op)
 	return reads_search(r, op->request, &op->out.search);
 }
 
-static void answer_search(const struct verb_op *op)
+static void answer_search(struct verb_op *op)
 {
 	op->cb.search(op->arg, (enum store_status)op->status, &op->out.search);
 }
@@ -312,7 +314,7 @@ static int run_pending(struct rules *r, struct verb_op *op)
 	return STORE_OK;
 }
 
-static void answer_pending(const struct verb_op *op)
+static void answer_pending(struct verb_op *op)
 {
 	op->cb.count(op->arg, (enum store_status)op->status, op->out.pending);
 }
@@ -333,7 +335,7 @@ static int run_stats(struct rules *r, struct verb_op *op)
 	return reads_stats(r, &op->out.stats);
 }
 
-static void answer_stats(const struct verb_op *op)
+static void answer_stats(struct verb_op *op)
 {
 	op->cb.stats(op->arg, (enum store_status)op->status, &op->out.stats);
 }
@@ -346,5 +348,102 @@ void verbs_stats(struct store *store, store_stats_fn *cb, void *arg)
 	struct verb_op *op = op_new(store, &verb_stats, arg);
 
 	op->cb.stats = cb;
+	submit(store, op);
+}
+
+/* --- rows of blobs --- */
+
+static struct verb_op *blob_op(
+	struct store *store, const struct verb *verb, struct str name, struct str user, void *arg)
+{
+	struct verb_op *op = op_new(store, verb, arg);
+
+	op->name = name;
+	op->user = user;
+	return op;
+}
+
+static int run_blob_known(struct rules *r, struct verb_op *op)
+{
+	return rules_blob_known(r, op->name, op->user);
+}
+
+static const struct verb verb_blob_known = {
+	"blob_known", VERB_WRITES, NULL, run_blob_known, answer_done};
+
+void verbs_blob_known(
+	struct store *store, struct str name, struct str user, store_done_fn *cb, void *arg)
+{
+	struct verb_op *op = blob_op(store, &verb_blob_known, name, user, arg);
+
+	op->cb.done = cb;
+	submit(store, op);
+}
+
+static int run_blob_keep(struct rules *r, struct verb_op *op)
+{
+	return rules_blob_keep(r, op->name, op->size, op->user, &op->out.created);
+}
+
+static void answer_blob_keep(struct verb_op *op)
+{
+	op->cb.blob_keep(op->arg, (enum store_status)op->status, op->out.created);
+}
+
+static const struct verb verb_blob_keep = {
+	"blob_keep", VERB_WRITES, NULL, run_blob_keep, answer_blob_keep};
+
+void verbs_blob_keep(struct store *store, struct str name, int64_t size, struct str user,
+	verbs_blob_keep_fn *cb, void *arg)
+{
+	struct verb_op *op = blob_op(store, &verb_blob_keep, name, user, arg);
+
+	op->size = size;
+	op->cb.blob_keep = cb;
+	submit(store, op);
+}
+
+static int run_blob_look(struct rules *r, struct verb_op *op)
+{
+	return rules_blob_look(r, op->name, op->user, &op->out.size);
+}
+
+static void answer_blob_look(struct verb_op *op)
+{
+	op->cb.blob_look(op->arg, (enum store_status)op->status, op->out.size);
+}
+
+static const struct verb verb_blob_look = {
+	"blob_look", VERB_READS, NULL, run_blob_look, answer_blob_look};
+
+void verbs_blob_look(
+	struct store *store, struct str name, struct str user, verbs_blob_look_fn *cb, void *arg)
+{
+	struct verb_op *op = blob_op(store, &verb_blob_look, name, user, arg);
+
+	op->cb.blob_look = cb;
+	submit(store, op);
+}
+
+static int run_blob_collect(struct rules *r, struct verb_op *op)
+{
+	return rules_blob_collect(r, op->number, &op->gone);
+}
+
+static void answer_blob_collect(struct verb_op *op)
+{
+	op->cb.blob_collect(op->arg, (enum store_status)op->status, &op->gone);
+}
+
+static const struct verb verb_blob_collect = {
+	"blob_collect", VERB_WRITES, NULL, run_blob_collect, answer_blob_collect};
+
+void verbs_blob_collect(
+	struct store *store, int64_t unused_us, verbs_blob_collect_fn *cb, void *arg)
+{
+	struct verb_op *op = op_new(store, &verb_blob_collect, arg);
+
+	op->number = unused_us;
+	op->cb.blob_collect = cb;
 	submit(store, op);
 }

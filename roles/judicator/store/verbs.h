@@ -25,8 +25,13 @@ struct verb {
 	enum verb_kind kind;
 	const struct codec_record *reply; /* whose arena the answer needs, or NULL */
 	int (*run)(struct rules *r, struct verb_op *op);
-	void (*answer)(const struct verb_op *op);
+	void (*answer)(struct verb_op *op);
 };
+
+typedef void verbs_blob_keep_fn(void *arg, enum store_status status, bool created);
+typedef void verbs_blob_look_fn(void *arg, enum store_status status, int64_t size);
+/* The list may be taken. */
+typedef void verbs_blob_collect_fn(void *arg, enum store_status status, struct rows_blobs *gone);
 
 struct verb_op {
 	struct list link; /* the backend's */
@@ -41,6 +46,9 @@ struct verb_op {
 	int64_t epoch, number; /* number: base, attempt or seq */
 	enum report_mode mode;
 	bool hidden_too;
+	struct str name, user; /* of a blob; borrowed */
+	int64_t size;
+	struct rows_blobs gone; /* an answer too */
 	/* the answer */
 	union {
 		struct msg_add_reply add;
@@ -54,6 +62,8 @@ struct verb_op {
 		} executors;
 		int64_t pending;
 		struct msg_stats_reply stats;
+		int64_t size;
+		bool created;
 	} out;
 	/* whom to tell */
 	union {
@@ -66,6 +76,9 @@ struct verb_op {
 		store_executors_fn *executors;
 		store_count_fn *count;
 		store_stats_fn *stats;
+		verbs_blob_keep_fn *blob_keep;
+		verbs_blob_look_fn *blob_look;
+		verbs_blob_collect_fn *blob_collect;
 	} cb;
 	void *arg;
 };
@@ -111,3 +124,13 @@ void verbs_search(struct store *store, const struct msg_search_request *request,
 	store_search_fn *cb, void *arg);
 void verbs_pending(struct store *store, store_count_fn *cb, void *arg);
 void verbs_stats(struct store *store, store_stats_fn *cb, void *arg);
+
+/* Rows of blobs, for blobs.c: rules.h says what each does. Names and users are borrowed until the answer. */
+void verbs_blob_known(
+	struct store *store, struct str name, struct str user, store_done_fn *cb, void *arg);
+void verbs_blob_keep(struct store *store, struct str name, int64_t size, struct str user,
+	verbs_blob_keep_fn *cb, void *arg);
+void verbs_blob_look(
+	struct store *store, struct str name, struct str user, verbs_blob_look_fn *cb, void *arg);
+void verbs_blob_collect(
+	struct store *store, int64_t unused_us, verbs_blob_collect_fn *cb, void *arg);

@@ -70,9 +70,11 @@ static void sources_come_in_slices(void **state)
 {
 	char *large = make_bytes(5 * MIB + 7, 1), *source = make_bytes(3 * MIB, 2);
 	struct task_file list[] = {
-		{.name = STR("empty"), .content = STR("")},
-		{.name = STR("d/large"), .content = {large, 5 * MIB + 7}, .executable = true},
-		{.name = STR("small"), .content = STR("x")},
+		{.name = STR("empty"), .content = {.bytes = STR("")}},
+		{.name = STR("d/large"),
+			.content = {.bytes = {large, 5 * MIB + 7}},
+			.executable = true},
+		{.name = STR("small"), .content = {.bytes = STR("x")}},
 	};
 	struct codec_list files = {list, ARRAY_SIZE(list)};
 	struct files f = {.fd = -1};
@@ -84,8 +86,9 @@ static void sources_come_in_slices(void **state)
 
 	for (; !done; slices++) {
 		assert_true(slices < SLICES_MAX);
-		assert_int_equal(files_write_slice(&f, STR("main.c"), (struct str){source, 3 * MIB},
-					 &files, &done),
+		assert_int_equal(
+			files_write_slice(&f, STR("main.c"),
+				&(struct content){.bytes = {source, 3 * MIB}}, &files, NULL, &done),
 			0);
 		memory = check_slice(memory, f.fd);
 	}
@@ -130,8 +133,8 @@ static void run_files_are_added_in_slices(void **state)
 {
 	char *large = make_bytes(6 * MIB, 3), *added = make_bytes(2 * MIB + 1, 4), name[32];
 	struct task_file list[] = {
-		{.name = STR("file/new"), .content = {added, 2 * MIB + 1}},
-		{.name = STR("d7"), .content = STR("a file now")},
+		{.name = STR("file/new"), .content = {.bytes = {added, 2 * MIB + 1}}},
+		{.name = STR("d7"), .content = {.bytes = STR("a file now")}},
 	};
 	struct codec_list over = {list, ARRAY_SIZE(list)};
 	int under = make_under(large, 6 * MIB);
@@ -147,7 +150,7 @@ static void run_files_are_added_in_slices(void **state)
 	assert_int_equal(files_merge_start(&m, under, 400 * MIB, &over), 0);
 	for (; !done; slices++) {
 		assert_true(slices < SLICES_MAX);
-		assert_int_equal(files_merge_slice(&m, &over, &done), 0);
+		assert_int_equal(files_merge_slice(&m, &over, NULL, &done), 0);
 		memory = check_slice(memory, m.out.fd);
 	}
 	assert_true(slices > MANY / (FILES_SLICE / 4096)); /* the many small ones cost too */
@@ -174,7 +177,7 @@ static void run_files_are_added_in_slices(void **state)
 
 static void nothing_to_keep(void **state)
 {
-	struct task_file list[] = {{.name = STR("a"), .content = STR("new")}};
+	struct task_file list[] = {{.name = STR("a"), .content = {.bytes = STR("new")}}};
 	struct codec_list over = {list, 1};
 	struct files_merge m;
 	struct bundle b;
@@ -189,7 +192,7 @@ static void nothing_to_keep(void **state)
 		if (i == 1)
 			assert_int_equal(bundle_add(under, STR("a"), false, "old", 3), 0);
 		assert_int_equal(files_merge_start(&m, under, MIB, &over), 0);
-		assert_int_equal(files_merge_slice(&m, &over, &done), 0);
+		assert_int_equal(files_merge_slice(&m, &over, NULL, &done), 0);
 		assert_true(done);
 		assert_int_equal(bundle_open(m.out.fd, MIB, &b), 0);
 		pos = 0;

@@ -87,6 +87,7 @@ static int setup_open(void **state)
 		.hosts = "judge",
 		.languages = &f->languages,
 		.body_max = 4096,
+		.blob_max = 1 << 20,
 		.read_timeout_us = 5 * US_PER_S,
 		.wait_us = 2 * US_PER_S,
 		.done_cache = 65536,
@@ -155,8 +156,8 @@ static void send_request(struct fixture *f, const char *method, const char *path
 	if (token)
 		buf_addf(&text, "Authorization: Bearer %s\r\n", token);
 	if (body)
-		buf_addf(&text, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
-			strlen(body));
+		buf_addf(&text, "Content-Type: application/%s\r\nContent-Length: %zu\r\n",
+			strcmp(method, "PUT") ? "json" : "octet-stream", strlen(body));
 	buf_addf(&text, "\r\n%s", body ? body : "");
 	assert_int_equal(write(f->fd, text.data, text.len), text.len);
 	buf_clear(&f->in);
@@ -243,6 +244,8 @@ static void each_route_asks_for_its_roles(void **state)
 		{"GET", "/healthz", NULL, 200, 200, 200, 200},
 		{"GET", "/page/main.js", NULL, 200, 200, 200, 200},
 		{"GET", "/openapi.json", NULL, 200, 200, 200, 200},
+		{"PUT", "/api/v1/blobs/" ALICE_SHA, "alice-token", 401, 201, 403, 200},
+		{"GET", "/api/v1/blobs/" ALICE_SHA, NULL, 401, 200, 403, 200},
 		{"GET", "/metrics", NULL, 401, 403, 200, 200},
 		{"GET", "/api/v1/executors", NULL, 401, 200, 200, 200},
 		{"GET", "/api/v1/judicators", NULL, 401, 200, 200, 200},
@@ -270,6 +273,34 @@ static void each_route_asks_for_its_roles(void **state)
 	assert_non_null(strstr(f->in.data, "WWW-Authenticate: Bearer"));
 	refuses(f, 403, "role_missing", "POST", TASKS_PATH, "read-token", TASK);
 	assert_null(gateway_route_at(ARRAY_SIZE(rows))); /* a new route needs a row here */
+}
+
+/* alice's blob: bob can neither read it nor refer to it, and is not told that it is there; once he has shown the bytes it is his too. */
+static void a_submit_token_has_its_own_blobs(void **state)
+{
+	static const char path[] = "/api/v1/blobs/" ALICE_SHA;
+	static const char task[] = "{\"language\":\"cpp\",\"source\":{\"blob\":\"" ALICE_SHA "\"}}";
+	static const char unknown[] = "{\"language\":\"cpp\",\"source\":\"x\",\"cases\":[{},"
+				      "{\"expected\":{\"blob\":\"" ADMIN_SHA "\"}}]}";
+	struct fixture *f = *state;
+
+	assert_int_equal(ask(f, "PUT", path, "alice-token", "alice-token"), 201);
+	assert_int_equal(ask(f, "PUT", path, "alice-token", "alice-token"), 200);
+	assert_int_equal(ask(f, "GET", path, "alice-token", NULL), 200);
+	assert_string_equal(f->body, "alice-token");
+	assert_non_null(strstr(f->in.data, "Content-Type: application/octet-stream"));
+	refuses(f, 404, "blob_unknown", "GET", path, "bob-token", NULL);
+	refuses(f, 422, "blob_missing", "POST", TASKS_PATH, "bob-token", task);
+	assert_string_equal(text_of(f, "pointer"), "/source");
+	refuses(f, 422, "blob_missing", "POST", TASKS_PATH, "bob-token", unknown);
+	assert_string_equal(text_of(f, "pointer"), "/cases/1/expected");
+	assert_int_equal(ask(f, "POST", TASKS_PATH, "alice-token", task), 201);
+	assert_int_equal(ask(f, "POST", TASKS_PATH, "admin-token", task), 201);
+	refuses(f, 422, "blob_mismatch", "PUT", path, "bob-token", "not alice's");
+	refuses(f, 404, "blob_unknown", "GET", path, "bob-token", NULL);
+	assert_int_equal(ask(f, "PUT", path, "bob-token", "alice-token"), 200);
+	assert_int_equal(ask(f, "GET", path, "bob-token", NULL), 200);
+	assert_int_equal(ask(f, "POST", TASKS_PATH, "bob-token", task), 201);
 }
 
 static void a_submit_token_has_its_own_tasks(void **state)
@@ -438,6 +469,7 @@ static void openapi_names_each_route(void **state)
 	for (unsigned i = 0; (row = gateway_route_at(i)); i++) {
 		const char *name = row->method == HTTP_GET    ? "get"
 				   : row->method == HTTP_POST ? "post"
+				   : row->method == HTTP_PUT  ? "put"
 							      : "delete";
 		char path[128] = "", *star;
 		const struct json *operation;
@@ -581,6 +613,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		with(without_tokens_all_is_open, setup_open),
 		with(each_route_asks_for_its_roles, setup),
+		with(a_submit_token_has_its_own_blobs, setup),
 		with(a_submit_token_has_its_own_tasks, setup),
 		with(bounds_the_rate, setup),
 		with(bounds_open_tasks, setup),

@@ -24,6 +24,7 @@ struct outer {
 	struct inner *inner;
 	struct codec_list list, texts, argv;
 	struct codec_json json;
+	struct content content;
 	struct str output;
 };
 
@@ -44,6 +45,7 @@ static const struct codec_field OUTER_FIELDS[] = {
 	{"real", CODEC_F64, AT(real), 0, 1, OPTIONAL, NULL, "Real."},
 	{"text", CODEC_TEXT, AT(text), 2, 4, OPTIONAL, NULL, "Text."},
 	{"bytes", CODEC_BYTES, AT(bytes), 0, 4, OPTIONAL, NULL, "Bytes."},
+	{"content", CODEC_CONTENT, AT(content), 0, 4, OPTIONAL, NULL, "Content."},
 	{"id", CODEC_ID, AT(id), 0, 0, OPTIONAL, NULL, "Id."},
 	{"inner", CODEC_RECORD, AT(inner), 0, 0, CODEC_NULLABLE, &INNER, "Nested."},
 	{"list", CODEC_LIST, AT(list), 0, 2, OPTIONAL, &INNER, "List."},
@@ -198,7 +200,11 @@ static void test_refusals(void **state)
 		{"{\"bytes\":{\"hex\":\"00\"}}", 400, "unknown_field", "/bytes/hex", "base64"},
 		{"{\"bytes\":{\"base64\":\"\",\"x\":1}}", 400, "unknown_field", "/bytes/x",
 			"base64"},
-		{"{\"bytes\":{\"blob\":\"00\"}}", 422, "not_supported", "/bytes", "blobs"},
+		{"{\"bytes\":{\"blob\":\"00\"}}", 400, "unknown_field", "/bytes/blob", "base64"},
+		{"{\"content\":{\"blob\":\"00\"}}", 422, "bad_blob", "/content/blob", "64 hex"},
+		{"{\"content\":{\"base64\":\"MTIzNDU=\"}}", 413, "too_large", "/content",
+			"4 bytes"},
+		{"{\"content\":{}}", 400, "wrong_type", "/content", "blob"},
 		{"{\"id\":\"0123456789ABCDEF01234567\"}", 422, "bad_id", "/id", "24 hex"},
 		{"{\"id\":1}", 400, "wrong_type", "/id", "an id"},
 		{"{\"inner\":[]}", 400, "wrong_type", "/inner", "an object, got an array"},

@@ -13,6 +13,9 @@
 #include "rpc/task/result.h"
 #include "rpc/task/task.h"
 
+#define BLOB "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define BLOB_UPPER "0123456789ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef"
+
 #define SHORT                                                                                      \
 	"{\"language\": \"cpp\", \"source\": \"int main(){}\", \"input\": \"1 2\\n\", "            \
 	"\"expected\": \"3\\n\"}"
@@ -140,19 +143,66 @@ static void test_tolerance(void **state)
 	}
 }
 
+static void note(void *arg, struct content *content, const char *pointer)
+{
+	buf_addf(arg, "%s=" STR_FMT "\n", pointer,
+		STR_ARG(content->blob.p ? content->blob : content->bytes));
+}
+
+static void expect_contents(const char *body, const char *expected)
+{
+	struct record *record = parse_ok(body);
+	struct buf seen cleanup(buf_fini) = BUF_INIT;
+
+	buf_add_str(&seen, STR(""));
+	task_each_content(record_data(record), note, &seen);
+	assert_string_equal(seen.data, expected);
+	record_free(record);
+}
+
+/* Each is found where the client wrote it, whichever form that was. */
+static void test_contents(void **state)
+{
+	expect_contents("{\"language\":\"c\",\"source\":{\"blob\":\"" BLOB
+			"\"},\"input\":\"i\",\"expected\":{\"blob\":\"" BLOB "\"}}",
+		"/source=" BLOB "\n/input=i\n/expected=" BLOB "\n");
+	expect_contents("{\"language\":\"c\",\"compile\":{\"source\":\"s\"},"
+			"\"execute\":{\"input\":{\"blob\":\"" BLOB "\"}}}",
+		"/compile/source=s\n/execute/input=" BLOB "\n");
+	expect_contents(
+		"{\"compile\":{\"files\":[{\"name\":\"a\",\"content\":\"1\"},{\"name\":\"b\","
+		"\"content\":\"2\"}],\"command\":\"x\"},\"execute\":{\"command\":\"x\","
+		"\"archive\":{\"blob\":\"" BLOB
+		"\"}},\"cases\":[{},{\"input\":\"i\",\"expected\":\"e\"}]}",
+		"/compile/files/0/content=1\n/compile/files/1/content=2\n/execute/archive=" BLOB
+		"\n/cases/1/input=i\n/cases/1/expected=e\n");
+}
+
+/* A reference is written as it was read. */
+static void test_blob_round_trip(void **state)
+{
+	struct record *record = parse_ok("{\"language\":\"c\",\"source\":{\"blob\":\"" BLOB
+					 "\"},\"input\":{\"blob\":\"" BLOB "\"}}");
+	struct buf out cleanup(buf_fini) = BUF_INIT;
+
+	write_and_reread(record, &out);
+	assert_non_null(strstr(out.data, "\"source\":{\"blob\":\"" BLOB "\"}"));
+	assert_non_null(strstr(out.data, "\"cases\":[{\"input\":{\"blob\":\"" BLOB "\"}"));
+}
+
 static void test_structures(void **state)
 {
 	struct record *record = parse_ok(SHORT);
 	struct task *t = record_data(record);
 	struct task_case *only = codec_item(t->cases, struct task_case, 0);
 
-	assert_null(t->source.p);
-	assert_null(t->input.p);
-	assert_null(t->expected.p);
-	assert_null(t->execute->input.p);
+	assert_null(t->source.bytes.p);
+	assert_null(t->input.bytes.p);
+	assert_null(t->expected.bytes.p);
+	assert_null(t->execute->input.bytes.p);
 	assert_int_equal(t->cases.count, 1);
-	assert_true(str_is(only->input, "1 2\n"));
-	assert_true(str_is(only->expected, "3\n"));
+	assert_true(str_is(only->input.bytes, "1 2\n"));
+	assert_true(str_is(only->expected.bytes, "3\n"));
 	assert_int_equal(task_checker_kind(t), CHECKER_LINES);
 	assert_true(str_is(task_queue(t), "cpp"));
 	record_free(record);
@@ -333,14 +383,21 @@ static void test_refusals(void **state)
 			"/checker/kind", "program"},
 		{"{" C ",\"checker\":{\"kind\":\"interactor\"}}", 422, "not_supported",
 			"/checker/kind", ""},
-		{"{" C ",\"execute\":{\"archive\":{\"blob\":\"00\"}}}", 422, "not_supported",
-			"/execute/archive", "blobs"},
-		{"{\"language\":\"c\",\"source\":{\"blob\":\"00\"}}", 422, "not_supported",
-			"/source", "blobs"},
-		{"{" C ",\"cases\":[{\"input\":{\"blob\":\"00\"}}]}", 422, "not_supported",
-			"/cases/0/input", ""},
-		{"{" C ",\"execute\":{\"files\":[{\"name\":\"a\",\"content\":{\"blob\":\"\"}}]}}",
-			422, "not_supported", "/execute/files/0/content", ""},
+		/* blobs: a name is a SHA-256 in lower case and nothing else */
+		{"{" C ",\"execute\":{\"archive\":{\"blob\":\"00\"}}}", 422, "bad_blob",
+			"/execute/archive/blob", "64 hex"},
+		{"{\"language\":\"c\",\"source\":{\"blob\":\"" BLOB_UPPER "\"}}", 422, "bad_blob",
+			"/source/blob", "lower case"},
+		{"{" C ",\"cases\":[{\"input\":{\"blob\":7}}]}", 400, "wrong_type",
+			"/cases/0/input/blob", "SHA-256"},
+		{"{" C ",\"cases\":[{\"input\":{\"blob\":\"" BLOB "\",\"base64\":\"\"}}]}", 400,
+			"unknown_field", "/cases/0/input/blob", "{\"blob\""},
+		{"{\"language\":\"c\",\"source\":\"x\",\"compile\":{\"archive\":{\"blob\":\"" BLOB
+		 "\"}}}",
+			400, "both_forms", "/compile/archive", ""},
+		{"{\"language\":\"c\",\"source\":{\"blob\":\"" BLOB
+		 "\"},\"compile\":{\"source\":\"\"}}",
+			400, "both_forms", "/source", ""},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
@@ -474,6 +531,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_normalised),
 		cmocka_unit_test(test_structures),
+		cmocka_unit_test(test_contents),
+		cmocka_unit_test(test_blob_round_trip),
 		cmocka_unit_test(test_tolerance),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_languages),
