@@ -47,7 +47,7 @@ add_test(NAME lint/globals COMMAND ${CMAKE_SOURCE_DIR}/test/lint/globals ${CMAKE
 set_tests_properties(lint/globals PROPERTIES LABELS lint TIMEOUT 60)
 
 # Process tests: the real programs, by shell scripts that speak TAP; each owns its directory and ports. NNNN-name-serial.t
-# runs with no other test beside it.
+# runs with no other test beside it. Browser tests are such scripts too.
 if(TARGET judicator)
   add_executable(hold ${CMAKE_SOURCE_DIR}/test/process/hold.c)
   target_link_libraries(hold PRIVATE conclave_proc)
@@ -56,15 +56,20 @@ if(TARGET judicator)
   target_compile_options(clock_shim PRIVATE -fno-sanitize=all)
   set_target_properties(clock_shim PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
   find_program(BASH bash REQUIRED)
-  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/process/*.t)
-  foreach(script ${tests})
-    get_filename_component(name ${script} NAME_WE)
-    add_test(NAME process/${name} COMMAND ${BASH} ${script})
-    set_tests_properties(process/${name} PROPERTIES LABELS process TIMEOUT 180
-      ENVIRONMENT "CONCLAVE_TEST_BIN=${CONCLAVE_BIN};CONCLAVE_TEST_TOOLS=${CMAKE_BINARY_DIR}/test")
-    if(name MATCHES "-serial$") # it measures time, or needs the whole machine
-      set_tests_properties(process/${name} PROPERTIES RUN_SERIAL ON TIMEOUT 600)
-    endif()
+  foreach(ring process browser)
+    file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/${ring}/*.t)
+    foreach(script ${tests})
+      get_filename_component(name ${script} NAME_WE)
+      add_test(NAME ${ring}/${name} COMMAND ${BASH} ${script})
+      set_tests_properties(${ring}/${name} PROPERTIES LABELS ${ring} TIMEOUT 180
+        ENVIRONMENT "CONCLAVE_TEST_BIN=${CONCLAVE_BIN};CONCLAVE_TEST_TOOLS=${CMAKE_BINARY_DIR}/test")
+      if(ring STREQUAL "browser")
+        set_tests_properties(${ring}/${name} PROPERTIES TIMEOUT 600)
+      endif()
+      if(name MATCHES "-serial$") # it measures time, or needs the whole machine
+        set_tests_properties(${ring}/${name} PROPERTIES RUN_SERIAL ON TIMEOUT 600)
+      endif()
+    endforeach()
   endforeach()
 endif()
 
