@@ -23,6 +23,7 @@
 #define PAUSE_US (200 * US_PER_MS)
 #define TIMEOUT_US (20 * US_PER_S)
 #define TOKEN_MAX 4096
+#define SILENCE_US (45 * US_PER_S) /* three heartbeats of a stream */
 
 const char *cli_url(const struct cli *cli)
 {
@@ -151,7 +152,24 @@ static int connect_once(struct cli *cli)
 struct wait {
 	struct answer *answer;
 	bool over, stale;
+	const struct question *question;
+	struct loop *loop;
+	int64_t heard_us; /* of a stream */
 };
+
+static void on_piece(void *arg, struct str piece)
+{
+	struct wait *wait = arg;
+
+	wait->heard_us = loop_now_us(wait->loop);
+	wait->question->on_piece(wait->question->arg, piece);
+}
+
+/* A stream that says nothing any more. */
+static bool is_silent(const struct wait *wait)
+{
+	return wait->question->on_piece && loop_now_us(wait->loop) - wait->heard_us > SILENCE_US;
+}
 
 static void on_reply(void *arg, const struct http_reply *reply)
 {
@@ -164,6 +182,7 @@ static void on_reply(void *arg, const struct http_reply *reply)
 	wait->answer->status = reply->status;
 	if (reply->failure != HTTP_OK_REPLY)
 		return;
+	wait->answer->is_stream = str_is(reply->content_type, "text/event-stream");
 	buf_add_str(&wait->answer->body, reply->body);
 	if (json_parse(reply->body, NULL, &wait->answer->tree, &error) == 0)
 		wait->answer->json = json_root(wait->answer->tree);
@@ -173,7 +192,10 @@ static unsigned fill_headers(struct cli *cli, const struct question *q)
 {
 	unsigned n = 0;
 
-	cli->headers[n++] = (struct http_header){"Accept", "application/json"};
+	cli->headers[n++] = (struct http_header){
+		"Accept", q->on_piece ? "text/event-stream, application/json" : "application/json"};
+	if (q->last_event)
+		cli->headers[n++] = (struct http_header){"Last-Event-ID", q->last_event};
 	if (q->body.p)
 		cli->headers[n++] = (struct http_header){"Content-Type", "application/json"};
 	if (q->key)
@@ -196,17 +218,23 @@ static int try_once(struct cli *cli, const struct question *q, bool fresh, struc
 		.body = q->body,
 		.timeout_us = q->timeout_us ? q->timeout_us : TIMEOUT_US,
 		.fresh = fresh,
+		.on_piece = q->on_piece ? on_piece : NULL,
 	};
-	struct wait wait = {.answer = answer};
+	struct wait wait = {.answer = answer,
+		.question = q,
+		.loop = cli->loop,
+		.heard_us = loop_now_us(cli->loop)};
 	struct op *op = NULL;
 	int rc = http_client_call(cli->client, &call, on_reply, &wait, &op);
 
 	if (rc)
 		return rc;
-	while (!wait.over && !cli->interrupted)
+	while (!wait.over && !cli->interrupted && !is_silent(&wait))
 		loop_turn(cli->loop, US_PER_S);
-	if (!wait.over)
+	if (!wait.over) {
+		answer->failure = HTTP_TIMEOUT;
 		op_cancel(&op);
+	}
 	return 0;
 }
 
@@ -216,7 +244,7 @@ static int code_of(const struct answer *answer)
 {
 	int status = answer->status;
 
-	if (answer->failure != HTTP_OK_REPLY || !answer->json)
+	if (answer->failure != HTTP_OK_REPLY || (!answer->json && !answer->is_stream))
 		return CLI_UNREACHABLE;
 	if (status >= 200 && status < 300)
 		return CLI_OK;
@@ -256,7 +284,7 @@ int cli_ask(struct cli *cli, const struct question *question, struct answer *ans
 		if (rc)
 			return cli_fail(
 				cli, -CLI_OURS, "the question cannot be asked: %s", strerror(-rc));
-		if (cli->interrupted || answer->failure != HTTP_BROKEN)
+		if (cli->interrupted || answer->failure != HTTP_BROKEN || question->on_piece)
 			break;
 	}
 	return cli->interrupted ? CLI_INTERRUPTED : code_of(answer);

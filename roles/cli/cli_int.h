@@ -96,7 +96,7 @@ struct cli {
 	size_t n_addresses, address;        /* the one that answered last */
 	char *prefix;                       /* of every path: "" or "/x" */
 	char *authorization;                /* or NULL */
-	struct http_header headers[4];
+	struct http_header headers[5];
 };
 
 /* 0, or CLI_USAGE after saying what is wrong. Words and values are borrowed from argv. */
@@ -123,12 +123,18 @@ struct question {
 	struct str body;    /* JSON, or absent */
 	const char *key;    /* Idempotency-Key, or NULL */
 	int64_t timeout_us; /* 0 = 20 s */
+	/* A stream of events: its pieces as they come. One that is silent for longer than a gateway is counts as broken, and it is asked
+	 * for once only. */
+	void (*on_piece)(void *arg, struct str piece);
+	void *arg;
+	const char *last_event; /* Last-Event-ID, or NULL */
 };
 
 struct answer {
 	enum http_failure failure;
 	int status;
 	struct buf body;
+	bool is_stream;         /* of events; whole */
 	struct json_tree *tree; /* NULL when the body is no JSON */
 	const struct json *json;
 };

@@ -90,6 +90,7 @@ struct pending {
 	bool has_error;
 	bool failed_early;
 	http_reply_fn *cb;
+	void (*on_piece)(void *arg, struct str piece);
 	void *arg;
 };
 
@@ -255,11 +256,24 @@ static void on_timer(void *arg)
 
 /* --- what evhttp says ----------------------------------------------------------------------------------------------- */
 
+/* evhttp drops each piece when this returns. */
+static void on_chunk(struct evhttp_request *request, void *arg)
+{
+	struct pending *p = arg;
+	struct evbuffer *in = evhttp_request_get_input_buffer(request);
+	size_t n = evbuffer_get_length(in);
+
+	if (n)
+		p->on_piece(p->arg, (struct str){(const char *)evbuffer_pullup(in, -1), n});
+}
+
 static int on_header(struct evhttp_request *request, void *arg)
 {
 	struct pending *p = arg;
 
 	p->answering = true;
+	if (p->on_piece && evhttp_request_get_response_code(request) / 100 == 2)
+		evhttp_request_set_chunked_cb(request, on_chunk);
 	return 0;
 }
 
@@ -484,6 +498,7 @@ int http_client_call(struct http_client *client, const struct http_call *call, h
 	p->path = mem_strdup(call->path);
 	p->fresh = call->fresh;
 	p->cb = cb;
+	p->on_piece = call->on_piece;
 	p->arg = arg;
 	p->request = build_request(p, call);
 	p->deadline_us = loop_now_us(client->loop) + call->timeout_us;

@@ -39,6 +39,9 @@ struct http_call {
 	struct str body;    /* copied */
 	int64_t timeout_us; /* whole call, waiting in line included */
 	bool fresh;         /* on a connection of its own, never on a kept one */
+	/* A good answer (2xx) in pieces, as they come; the reply is empty then, and comes behind the last. What it says may neither cancel
+	 * this call nor free the client. body_max counts them all. NULL: whole, in the reply. */
+	void (*on_piece)(void *arg, struct str piece);
 };
 
 enum http_failure {

@@ -71,6 +71,10 @@ check "and is counted" wait_until 5 waiting 1
 stop leaver KILL
 check "one who leaves is dropped" wait_until 5 waiting 0
 
+# conclave watch follows likewise.
+start watch "$BIN/conclave" --url "$url" watch "$id" --json
+check "conclave watch shows it running" wait_until "$ANSWER_S" grep -q '"status":"running"' "$DIR/watch.log"
+
 # A worker that is killed breaks its streams, and clients come again without a repeated event.
 follow killed "$id"
 check "one follows again" wait_until "$ANSWER_S" has killed '^task running[.]1[.]0'
@@ -88,9 +92,20 @@ follows_again()
 wait_until "$ANSWER_S" follows_again # not inside check: that is a subshell
 check "it is followed again" waiting 1
 
+# conclave watch has come again too, and shows the end once.
+curl -sS -X DELETE "$url/api/v1/tasks/$id" >/dev/null
+reap watch
+check "conclave watch tells the end" eval '[ "$status" = 1 ] && [ "$(grep -c "\"done\":true" "$DIR/watch.log")" = 1 ]'
+check "and nothing twice" [ "$(grep -c '"status":"running"' "$DIR/watch.log")" = 1 ]
+reap back
+check "the other reader too" eval '[ "$status" = 0 ] && has back "^done cancelled"'
+
 # A judge that stops ends its streams whole.
+id=$(post "$slow" | jq -r .id)
+follow last "$id"
+check "one follows at the end" wait_until "$ANSWER_S" has last '^task running[.]1[.]0'
 stop boot
 check "the judge stops" [ "$status" = 0 ]
-reap back
-check "its streams end whole" eval '[ "$status" = 0 ] && ! has back .'
+reap last
+check "its streams end whole" eval '[ "$status" = 0 ] && ! has last ^done'
 finish

@@ -18,6 +18,7 @@
 #include "proc/pidfile.h"
 #include "reactor/base/mem.h"
 #include "roles/cli/cli_int.h"
+#include "roles/cli/events.h"
 
 #define WORDS_MAX 16
 #define NOBODY "http://127.0.0.1:1" /* a port nobody listens on */
@@ -505,11 +506,49 @@ static void services_are_read_and_not_touched(void **state unused)
 	assert_true(machine_lock_state("run/none.pid") == LOCK_UNREADABLE);
 }
 
+/* --- events ---------------------------------------------------------------------------------------------------------------- */
+
+static void on_event(void *arg, struct str event, struct str id, struct str data)
+{
+	buf_addf(arg, "<" STR_FMT "|" STR_FMT "|" STR_FMT ">", STR_ARG(event), STR_ARG(id),
+		STR_ARG(data));
+}
+
+/* Wherever the pieces end. */
+static void events_come_in_any_pieces(void **state)
+{
+	static const char text[] = "retry: 1000\n\n"
+				   "event: task\nid: pending.0.0\ndata: {\"a\":\"b: c\"}\n\n"
+				   ":\n\n"
+				   ": a comment\nunknown: x\ndata:1\nother\n\n"
+				   "event: none\n\n"
+				   "event: done\nid: x\ndata: {}\n\n"
+				   "event: cut\ndata: {";
+	static const char expected[] = "<task|pending.0.0|{\"a\":\"b: c\"}><||1><done|x|{}>";
+
+	for (size_t size = 1; size <= sizeof(text); size++) {
+		struct buf out cleanup(buf_fini) = BUF_INIT;
+		struct sse sse = {.fn = on_event, .arg = &out};
+
+		for (size_t at = 0; at < sizeof(text) - 1; at += size) {
+			size_t left = sizeof(text) - 1 - at;
+
+			sse_feed(&sse, (struct str){text + at, left < size ? left : size});
+		}
+		assert_string_equal(out.data, expected);
+		sse_reset(&sse); /* what was cut off is not part of the next stream */
+		sse_feed(&sse, STR("}\n\ndata: 2\n\n"));
+		assert_string_equal(out.data + sizeof(expected) - 1, "<||2>");
+		sse_fini(&sse);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(wrong_arguments_say_what_is_right),
 		cmocka_unit_test(urls_are_checked),
+		cmocka_unit_test(events_come_in_any_pieces),
 		cmocka_unit_test(texts_come_from_the_rows),
 		cmocka_unit_test(every_row_is_in_every_text),
 		cmocka_unit_test(values_are_written_in_each_form),

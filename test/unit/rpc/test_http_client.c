@@ -60,6 +60,7 @@ struct outcome {
 	size_t n;
 	char body[64], type[64];
 	void (*then)(struct outcome *o);
+	char pieces[128]; /* each in brackets */
 };
 
 /* --- the scripted server --------------------------------------------------------------------------------- */
@@ -261,6 +262,53 @@ static void test_exchange(void **state)
 	assert_non_null(strstr(f->last, "X-Key: v\r\n"));
 	assert_non_null(strstr(f->last, f->address));
 	assert_non_null(strstr(f->last, "\r\n\r\nhi"));
+}
+
+static void on_piece(void *arg, struct str piece)
+{
+	struct outcome *o = arg;
+	size_t n = strlen(o->pieces);
+
+	assert_false(o->fired);
+	snprintf(o->pieces + n, sizeof(o->pieces) - n, "[" STR_FMT "]", STR_ARG(piece));
+}
+
+/* A good answer comes in pieces and leaves nothing; others come whole; what breaks in the middle has shown what it had. */
+static void test_pieces(void **state)
+{
+	static const struct {
+		const char *reply;
+		bool close_after;
+		enum http_failure failure;
+		const char *pieces, *body;
+	} rows[] = {
+		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+		 "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+			false, HTTP_OK_REPLY, "[abc][de]", ""},
+		{OK, false, HTTP_OK_REPLY, "[ok]", ""},
+		{"HTTP/1.1 204 No Content\r\n\r\n", false, HTTP_OK_REPLY, "", ""},
+		{"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy", false, HTTP_OK_REPLY, "",
+			"busy"},
+		{"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+			false, HTTP_OK_REPLY, "", "abc"},
+		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", true,
+			HTTP_BROKEN, "[abc]", ""},
+	};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct http_call call = a_call(f->address);
+		struct outcome o = {0};
+
+		f->reply = rows[i].reply;
+		f->close_after = rows[i].close_after;
+		call.on_piece = on_piece;
+		assert_int_equal(start_call(f, &o, &call), 0);
+		await(f, &o);
+		assert_int_equal(o.failure, rows[i].failure);
+		assert_string_equal(o.pieces, rows[i].pieces);
+		assert_string_equal(o.body, rows[i].body);
+	}
 }
 
 static void test_methods(void **state)
@@ -692,6 +740,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_exchange),
 		TEST(test_methods),
+		TEST(test_pieces),
 		TEST(test_error_status_is_a_reply),
 		TEST(test_connection_is_used_again),
 		TEST(test_socket_finds_a_silent_cut),
