@@ -7,6 +7,8 @@
  *   down      none: boot is about to start it, or there is no boot
  *   hidden    the file cannot be read: pid files are their owner's alone
  *
+ * Workers of a service are rows too: NAME.N.
+ *
  * boot itself is a row too: it lives exactly while boot.lock is locked.
  */
 #include "roles/cli/cli_int.h"
@@ -114,11 +116,23 @@ static int is_pid_file(const struct dirent *entry)
 	return n > 4 && strcmp(entry->d_name + n - 4, ".pid") == 0;
 }
 
+/* A service before its workers, and those by number. */
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	char names[2][sizeof((*a)->d_name)];
+	const struct dirent *const entries[2] = {*a, *b};
+
+	for (size_t i = 0; i < 2; i++)
+		snprintf(names[i], sizeof(names[i]), "%.*s",
+			(int)(strlen(entries[i]->d_name) - strlen(".pid")), entries[i]->d_name);
+	return strverscmp(names[0], names[1]);
+}
+
 static void on_run_dir(void *arg, const char *dir)
 {
 	struct view *v = arg;
 	struct dirent **entries = NULL;
-	int n = scandir(dir, &entries, is_pid_file, alphasort);
+	int n = scandir(dir, &entries, is_pid_file, by_name);
 
 	if (n < 0) {
 		cli_fail(v->cli, 0, "%s: %s", dir, strerror(errno));

@@ -22,6 +22,12 @@ is()
 	[ "$1" = "$2" ] || { echo "got '$1', expected '$2'"; return 1; }
 }
 
+descriptors_of()
+{
+	set -- "/proc/$1/fd"/*
+	echo $#
+}
+
 # has_lived PID : for more than a second: the next death is followed by a restart at once.
 has_lived()
 {
@@ -58,6 +64,7 @@ done
 
 # --- killed under load ----------------------------------------------------------------------------------------------
 # A worker is stopped first: what it has accepted is now certain, and what comes meanwhile waits in its queue.
+descriptors=$(descriptors_of "$(pid_in "$run/gateway.pid")")
 killed=0 queued=0 before=0 backwards=0
 : >"$DIR/victims"
 for ((i = 0; i < KILLS; i++)); do
@@ -78,6 +85,8 @@ check "$KILLS kills" is "$killed" "$KILLS"
 check "connections waited at each of the dead" is "$queued" "$KILLS"
 check "counters never go back" is "$backwards" 0
 check "two workers serve again" wait_until "$START_S" workers_are 2
+check "the service has as many descriptors as before" wait_until 10 \
+	eval 'is "$(descriptors_of "$(pid_in "$run/gateway.pid")")" "$descriptors"'
 check "restarts are counted" is "$(of conclave_gateway_worker_restarts_total)" "$KILLS"
 stop crowd
 check "the clients end by themselves" is "$status" 0

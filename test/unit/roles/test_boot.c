@@ -526,19 +526,13 @@ static void stops_in_reverse_order(void **state)
 	assert_false(has_children());
 }
 
-static void leftovers_are_killed(void **state)
+/* A shell that waits, with the arguments of a service or of its worker. */
+static pid_t start_leftover(const char *exe, const char *conf)
 {
-	struct fixture *f = *state;
-	char exe[4096] = "", *conf cleanup(mem_freep) = mem_printf("%s/old.conf", f->run);
-	char *pid_file cleanup(mem_freep) = mem_printf("%s/old.pid", f->run);
+	int ready[2];
 	pid_t pid;
-	int fd, status, ready[2];
 	char byte;
 
-	/* A shell's executable is the shell, so boot is told that it is the program. */
-	assert_non_null(realpath("/bin/sh", exe));
-	assert_int_equal(mkdir(f->state, 0755), 0);
-	assert_int_equal(mkdir(f->run, 0755), 0);
 	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -553,15 +547,41 @@ static void leftovers_are_killed(void **state)
 	close(ready[1]);
 	assert_int_equal(read(ready[0], &byte, 1), 0);
 	close(ready[0]);
-	assert_int_equal(pidfile_lock(pid_file, &fd), 0);
-	assert_int_equal(pidfile_write(fd, pid), 0);
-	pidfile_unlock(&fd);
+	return pid;
+}
+
+static void leftovers_are_killed(void **state)
+{
+	static const char *const names[] = {"old", "old.2"}; /* a service, and a worker of it */
+	struct fixture *f = *state;
+	char exe[4096] = "", *conf cleanup(mem_freep) = mem_printf("%s/old.conf", f->run);
+	pid_t pids[ARRAY_SIZE(names)];
+
+	/* A shell's executable is the shell, so boot is told that it is the program. */
+	assert_non_null(realpath("/bin/sh", exe));
+	assert_int_equal(mkdir(f->state, 0755), 0);
+	assert_int_equal(mkdir(f->run, 0755), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		char *pid_file cleanup(mem_freep) = mem_printf("%s/%s.pid", f->run, names[i]);
+		int fd;
+
+		pids[i] = start_leftover(exe, conf);
+		assert_int_equal(pidfile_lock(pid_file, &fd), 0);
+		assert_int_equal(pidfile_write(fd, pids[i]), 0);
+		pidfile_unlock(&fd);
+	}
 	assert_true(strlen(exe) < sizeof(f->program));
 	strcpy(f->program, exe);
 	assert_int_equal(start(f, &f->boot), 0);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-	assert_true(has_logged(f, "event=leftover-killed service=old"));
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		char *line cleanup(mem_freep) =
+			mem_printf("event=leftover-killed service=%s pid=", names[i]);
+		int status;
+
+		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		assert_true(has_logged(f, line));
+	}
 }
 
 static void reload_rewrites_and_signals(void **state)

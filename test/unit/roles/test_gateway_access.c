@@ -48,7 +48,8 @@ struct fixture {
 	struct store *store;
 	struct judicator *judicator;
 	struct map languages;
-	struct gateway *gateway;
+	struct gateway *gateway, *other; /* other: a second worker, or NULL */
+	struct shared *shared;           /* what they share */
 	int fd;
 	struct buf in;
 	struct json_tree *tree;
@@ -62,18 +63,23 @@ static void on_changed(void *arg, const struct id *ids, unsigned n_ids, const st
 		((struct fixture *)arg)->judicator, ids, n_ids, languages, n_languages);
 }
 
-static void take_tokens(struct fixture *f, const char *text)
+static void give_tokens(struct gateway *gateway, const char *text)
 {
 	struct cfg_errors errors cleanup(cfg_errors_fini) = {BUF_INIT, 0};
 	struct tokens tokens;
 
 	tokens_parse(str_from(text), "tokens", &tokens, &errors);
 	assert_int_equal(errors.count, 0);
-	gateway_set_tokens(f->gateway, &tokens);
+	gateway_set_tokens(gateway, &tokens);
 	assert_int_equal(tokens.n, 0);
 }
 
-static int setup_open(void **state)
+static void take_tokens(struct fixture *f, const char *text)
+{
+	give_tokens(f->gateway, text);
+}
+
+static int setup_workers(void **state, unsigned n)
 {
 	struct fixture *f = mem_alloc(sizeof(*f));
 	struct store_options store = {.max_retries = 3, .on_changed = on_changed, .arg = f};
@@ -105,15 +111,37 @@ static int setup_open(void **state)
 	judicator.store = f->store;
 	assert_int_equal(judicator_new(f->loop, &judicator, &f->judicator), 0);
 	gateway.transport = f->t_gateway;
+	if (n > 1)
+		assert_int_equal(shared_new(n, &f->shared), 0);
+	gateway.shared = f->shared;
 	assert_int_equal(gateway_new(f->loop, &gateway, &f->gateway), 0);
+	gateway.slot = 1;
+	if (n > 1)
+		assert_int_equal(gateway_new(f->loop, &gateway, &f->other), 0);
 	*state = f;
 	return 0;
+}
+
+static int setup_open(void **state)
+{
+	return setup_workers(state, 1);
 }
 
 static int setup(void **state)
 {
 	setup_open(state);
 	take_tokens(*state, FILE_TEXT);
+	return 0;
+}
+
+static int setup_two(void **state)
+{
+	struct fixture *f;
+
+	setup_workers(state, 2);
+	f = *state;
+	give_tokens(f->gateway, FILE_TEXT);
+	give_tokens(f->other, FILE_TEXT);
 	return 0;
 }
 
@@ -124,6 +152,8 @@ static int teardown(void **state)
 	if (f->fd >= 0)
 		close(f->fd);
 	gateway_free(f->gateway);
+	gateway_free(f->other);
+	shared_free(f->shared);
 	judicator_free(f->judicator);
 	f->store->ops->close(f->store);
 	f->t_gateway->ops->free(f->t_gateway);
@@ -372,6 +402,47 @@ static void bounds_open_tasks(void **state)
 	refuses(f, 429, "too_many_open", "POST", TASKS_PATH, "alice-token", TASK);
 }
 
+static void swap_workers(struct fixture *f)
+{
+	struct gateway *gateway = f->gateway;
+
+	f->gateway = f->other;
+	f->other = gateway;
+}
+
+/* Whichever worker is asked. */
+static void workers_have_one_bound(void **state)
+{
+	struct fixture *f = *state;
+	char path[128];
+
+	assert_int_equal(ask(f, "POST", TASKS_PATH, "alice-token", TASK), 201);
+	swap_workers(f);
+	assert_int_equal(ask(f, "POST", TASKS_PATH, "alice-token", TASK), 201);
+	snprintf(path, sizeof(path), TASKS_PATH "/%s", text_of(f, "id"));
+	refuses(f, 429, "too_many_open", "POST", TASKS_PATH, "alice-token", TASK);
+	swap_workers(f);
+	refuses(f, 429, "too_many_open", "POST", TASKS_PATH, "alice-token", TASK);
+	assert_int_equal(ask(f, "DELETE", path, "alice-token", NULL), 200);
+	assert_int_equal(ask(f, "POST", TASKS_PATH, "alice-token", TASK), 201);
+	swap_workers(f);
+	refuses(f, 429, "too_many_open", "POST", TASKS_PATH, "alice-token", TASK);
+}
+
+static void workers_have_one_rate(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(ask(f, "GET", TASKS_PATH, "slow-token", NULL), 200);
+	swap_workers(f);
+	assert_int_equal(ask(f, "GET", TASKS_PATH, "slow-token", NULL), 200);
+	refuses(f, 429, "rate_exceeded", "GET", TASKS_PATH, "slow-token", NULL);
+	swap_workers(f);
+	refuses(f, 429, "rate_exceeded", "GET", TASKS_PATH, "slow-token", NULL);
+	give_tokens(f->gateway, FILE_TEXT); /* SIGHUP fills no bucket */
+	refuses(f, 429, "rate_exceeded", "GET", TASKS_PATH, "slow-token", NULL);
+}
+
 static void takes_new_tokens(void **state)
 {
 	struct fixture *f = *state;
@@ -420,6 +491,30 @@ static void counts(void **state)
 	assert_sample(f, "conclave_tasks_pending 1\n");
 	assert_sample(f, "conclave_executors{state=\"alive\"} 0\n");
 	assert_sample(f, "conclave_gateway_waiting_clients 0\n");
+}
+
+static void workers_are_counted_together(void **state)
+{
+	struct fixture *f = *state;
+
+	for (unsigned i = 0; i < 5; i++, swap_workers(f))
+		ask(f, "POST", TASKS_PATH, "bob-token", BOBS);
+	shared_set_live(f->shared, 0, true);
+	shared_set_live(f->shared, 1, true);
+	for (unsigned i = 0; i < 2; i++, swap_workers(f)) {
+		assert_int_equal(ask(f, "GET", "/metrics", "read-token", NULL), 200);
+		assert_sample(f, "conclave_gateway_adds_total{created=\"yes\"} 5\n");
+		assert_sample(f, "conclave_gateway_requests_total{method=\"POST\","
+				 "route=\"/api/v1/tasks\",status=\"201\"} 5\n");
+		assert_sample(f, "conclave_gateway_workers 2\n");
+	}
+	/* The first dies (they are swapped now): what it has counted stays. */
+	gateway_free(take_ptr(&f->other));
+	shared_slot_ended(f->shared, 0, false);
+	assert_int_equal(ask(f, "GET", "/metrics", "read-token", NULL), 200);
+	assert_sample(f, "conclave_gateway_adds_total{created=\"yes\"} 5\n");
+	assert_sample(f, "conclave_gateway_workers 1\n");
+	assert_sample(f, "conclave_gateway_worker_restarts_total 1\n");
 }
 
 static void counts_without_a_judicator(void **state)
@@ -617,8 +712,11 @@ int main(void)
 		with(a_submit_token_has_its_own_tasks, setup),
 		with(bounds_the_rate, setup),
 		with(bounds_open_tasks, setup),
+		with(workers_have_one_bound, setup_two),
+		with(workers_have_one_rate, setup_two),
 		with(takes_new_tokens, setup),
 		with(counts, setup),
+		with(workers_are_counted_together, setup_two),
 		with(counts_without_a_judicator, setup),
 		with(openapi_names_each_route, setup_open),
 		with(openapi_says_what_the_tables_say, setup_open),
