@@ -4,17 +4,35 @@
  */
 #include "roles/executor/metrics.h"
 
+#include "roles/executor/blob_cache.h"
 #include "roles/executor/executor.h"
 #include "roles/metrics.h"
 
 struct page {
 	struct executor_stats stats;
+	struct blob_cache_stats blobs;
 	const struct box_host *box;
 };
 
 static const struct page *page_of(const struct metrics_page *p)
 {
 	return p->of;
+}
+
+static void write_blob_bytes(struct metrics_page *p)
+{
+	metrics_number(p, (double)page_of(p)->blobs.bytes);
+}
+
+static void write_blob_evicted(struct metrics_page *p)
+{
+	metrics_number(p, (double)page_of(p)->blobs.evicted);
+}
+
+static void write_blobs(struct metrics_page *p)
+{
+	metrics_labelled(p, (double)page_of(p)->blobs.hits, "result=\"hit\"");
+	metrics_labelled(p, (double)page_of(p)->blobs.fetched, "result=\"fetched\"");
 }
 
 static void write_box(struct metrics_page *p)
@@ -65,6 +83,12 @@ static void write_tasks(struct metrics_page *p)
 }
 
 static const struct metrics_row rows[] = {
+	{"conclave_executor_blob_cache_bytes", "gauge", "Blobs that are kept here.",
+		write_blob_bytes},
+	{"conclave_executor_blob_evictions_total", "counter", "Blobs that made room for others.",
+		write_blob_evicted},
+	{"conclave_executor_blobs_total", "counter",
+		"Blobs that tasks wanted: here already, or fetched.", write_blobs},
 	{"conclave_executor_box_up", "gauge", "Whether the sandbox can run programs.", write_box},
 	{"conclave_executor_held", "gauge",
 		"Tasks it holds, by what they do; running and killing take a slot.", write_held},
@@ -86,8 +110,10 @@ void executor_metrics(const struct executor *executor, const struct box_host *bo
 	struct page page = {.box = box};
 	struct metrics_page to = {.out = out, .of = &page};
 
-	if (executor)
+	if (executor) {
 		executor_get_stats(executor, &page.stats);
+		executor_blob_stats(executor, &page.blobs);
+	}
 	metrics_write(&to, rows, ARRAY_SIZE(rows));
 	metrics_write_common(&to, loop);
 }

@@ -48,6 +48,17 @@ for name in cases/1/expected cases/2/input compile/main.c ../../../etc/passwd ..
 	check "$name is 404" eval '! file "$id" "$name" && jq -e ".code == \"file_unknown\"" "$DIR/got"'
 done
 
+# What is too large to stand in a submission is kept elsewhere, and is the same here.
+head -c 400000 /dev/urandom >"$DIR/large"
+base64 -w 0 "$DIR/large" >"$DIR/base64"
+submitted=$(jq -nc --rawfile base64 "$DIR/base64" '{language: "python", source: "import sys; print(len(sys.stdin.buffer.read()))",
+	input: {$base64}, expected: "400000"}')
+check "a large input is accepted" submit_and_show "$submitted" '.done and .verdict == "accepted"'
+id=$(jq -r .id "$answer")
+check "the large input" is_file "$id" cases/0/input "$DIR/large"
+check "its type and name" eval 'grep -qi "^content-type: application/octet-stream" "$DIR/head" &&
+	grep -qi "^content-disposition: attachment" "$DIR/head"'
+
 # An archive is there as it came, and a compiler's words are.
 python3 - "$DIR/a.zip" <<'END'
 import sys, zipfile

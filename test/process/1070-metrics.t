@@ -29,26 +29,32 @@ status_of()
 
 judge_start --judicator.metrics_address="127.0.0.1:$judicator_metrics" \
 	--executor.metrics_address="127.0.0.1:$executor_metrics"
-check "a task is accepted" judged "Python" "$(task '{language: "python", source: "print(1)", expected: "1\n"}')" \
+judged "a task is accepted" "$(task '{language: "python", source: "print(1)", expected: "1\n"}')" \
 	'ended("success"; "accepted")'
-check "one is wrong" judged "Python" "$(task '{language: "python", source: "print(2)", expected: "1\n"}')" \
+judged "one is wrong" "$(task '{language: "python", source: "print(2)", expected: "1\n"}')" \
 	'ended("success"; "wrong_answer")'
-api executors >"$answer"
+# Content of this size is fetched once.
+submitted=$(task '{language: "python", source: "print(len(input()))", input: ("x" * 100000), expected: "100000"}')
+for time in first second; do
+	judged "a large input, for the $time time" "$submitted" 'ended("success"; "accepted")'
+done
 
 J=$DIR/judicator.page E=$DIR/executor.page G=$DIR/gateway.page
 check "the judicator has a page" page "$judicator_metrics" "$J"
 check "the executor has a page" page "$executor_metrics" "$E"
 check "the gateway has a page" page "$gateway_port" "$G"
-for line in 'conclave_executors{state="alive"} 1' 'conclave_judicator_added_total 2' \
-	'conclave_judicator_ended_total{verdict="accepted"} 1' 'conclave_judicator_ended_total{verdict="wrong_answer"} 1' \
-	'conclave_judicator_leading 1' 'conclave_judicator_rpc_calls_total{method="add",result="ok"} 2' \
+for line in 'conclave_executors{state="alive"} 1' 'conclave_judicator_added_total 4' \
+	'conclave_judicator_ended_total{verdict="accepted"} 3' 'conclave_judicator_ended_total{verdict="wrong_answer"} 1' \
+	'conclave_judicator_leading 1' 'conclave_judicator_rpc_calls_total{method="add",result="ok"} 4' \
 	'conclave_judicator_store_failed_total 0' 'conclave_judicator_store_up 1' "conclave_slots $slots" \
 	'conclave_tasks_oldest_seconds 0' 'conclave_tasks_pending 0' 'conclave_tasks_running 0'; do
 	check "judicator: $line" says "$J" "$line"
 done
 for line in 'conclave_executor_box_up{isolation="full"} 1' "conclave_executor_slots $slots" 'conclave_executor_registered 1' \
-	'conclave_executor_held{state="running"} 0' 'conclave_executor_tasks_total{verdict="accepted"} 1' \
-	'conclave_executor_judicator_calls_total{method="register",result="ok"} 1' 'conclave_executor_system_failures_total 0'; do
+	'conclave_executor_held{state="running"} 0' 'conclave_executor_tasks_total{verdict="accepted"} 3' \
+	'conclave_executor_judicator_calls_total{method="register",result="ok"} 1' 'conclave_executor_system_failures_total 0' \
+	'conclave_executor_blobs_total{result="hit"} 1' 'conclave_executor_blobs_total{result="fetched"} 1' \
+	'conclave_executor_blob_cache_bytes 100000' 'conclave_executor_blob_evictions_total 0'; do
 	check "executor: $line" says "$E" "$line"
 done
 
