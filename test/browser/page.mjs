@@ -50,7 +50,7 @@ const submitting = [
 		await submitted(page);
 		await heading(page, "Accepted");
 		same(await page.title(), "Accepted · Conclave");
-		matches(await textOf(page, ".printed pre"), /^3\n?$/);
+		matches(await textOf(page, "pre[aria-label='Output']"), /^3\n?$/);
 		matches(await textOf(page, ".about"), /C\+\+17/);
 		await until(() => page.evaluate(() => document.querySelector("#announcement").textContent.startsWith("Accepted.")));
 	})),
@@ -64,7 +64,28 @@ const submitting = [
 		await submits(page, "python", "print('one\\n4')", "", "one\n3\n");
 		await heading(page, "Wrong answer");
 		matches(await textOf(page, ".verdict"), /line 2: expected "3", got "4"/);
+		await page.locator("pre[aria-label='Expected output']", {hasText: "3"}).waitFor();
+		assert(!await page.locator("pre[aria-label='Input']").isVisible());
 	})),
+	() => check("the page of a task shows its source and its input, and makes a copy to edit", async () => {
+		const cases = [{input: "1 2\n", expected: "3\n"}, {input: "4 5\n"}];
+		const task = await judged({language: "python", source: SUM, cases, labels: ["copied", "two"]});
+		await on(`#/task/${task.id}`, async (page) => {
+			await page.click("summary:has-text('Case 1')");
+			await page.locator("pre[aria-label='Input']", {hasText: "1 2"}).waitFor();
+			await page.locator("pre[aria-label='Expected output']", {hasText: "3"}).waitFor();
+			await page.click("summary:has-text('Case 2')");
+			await page.locator(".results .hint:text-is('Any output is right.')").waitFor();
+			await page.click("summary:has-text('The source')");
+			await page.locator(".source pre", {hasText: "print(a + b)"}).waitFor();
+			await page.click("text=Edit a copy");
+			await heading(page, "Submit a program");
+			same(await page.evaluate(() => [...document.querySelectorAll("#language, #source, #labels, #cases textarea")].map((node) => node.value)),
+				["python", SUM, "1 2\n", "3\n", "4 5\n", "", "copied, two"]);
+			await submitted(page);
+			await heading(page, "Accepted");
+		});
+	}),
 	() => check("a time limit says what was allowed and what was measured", () => on("", async (page) => {
 		await submits(page, "c", "int main(void) { for (;;); }", "", "", {cpu_ms: "200"});
 		await heading(page, "Time limit");
@@ -100,7 +121,7 @@ const submitting = [
 		matches(await textOf(page, ".about"), /Score\s+3 of 6/);
 		same(await page.locator(".results details.fold[open] h3").allInnerTexts(), ["Case 3"]);
 		await page.click(".results details:has-text('Case 2') summary");
-		await page.locator(".results details:has-text('Case 2') pre", {hasText: "2"}).waitFor();
+		await page.locator(".results details:has-text('Case 2') pre[aria-label='Output']", {hasText: "2"}).waitFor();
 	})),
 	() => check("numbers are compared with the checker that was chosen", () => on("", async (page) => {
 		await submits(page, "python", "print(0.30000001)", "", "0.3\n", {checker: "float"});
@@ -363,11 +384,11 @@ const hostile = [
 		const task = await judged({language: "python", source, expected: "x", labels: [HOSTILE.slice(0, 60), "hostile"], user: "<b>mallory</b>"});
 		await on(`#/task/${task.id}`, async (page) => {
 			await heading(page, "Wrong answer");
-			const text = await page.locator(".printed pre").first().innerText();
+			const text = await page.locator("pre[aria-label='Output']").innerText();
 			assert(text.startsWith(HOSTILE), text);
 			matches(text, /ESC\[31mNUL×2\ufffd\ufffdCR\nU\+202Eabc/);
 			same(await page.evaluate(() => [window.owned, document.querySelectorAll("main script, main img, main b").length]), [undefined, 0]);
-			same(await page.locator(".printed pre").first().evaluate((node) => [...node.children].every((child) => child.className === "control")), true);
+			same(await page.locator("pre[aria-label='Output']").evaluate((node) => [...node.children].every((child) => child.className === "control")), true);
 			matches(await textOf(page, ".about"), /<b>mallory<\/b>/);
 			await page.goto(`${base}#/tasks?label=hostile`);
 			await page.locator(".tasks tbody tr").waitFor();

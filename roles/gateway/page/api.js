@@ -110,6 +110,23 @@ export function get(path, signal) {
 	return ask(`api/v1/${path}`, {signal});
 }
 
+// The first bytes of a file, `max` at most, and how many it has.
+export async function fileOf(path, max, signal) {
+	const response = await send(`api/v1/${path}`, {signal}, 0), reader = response.body.getReader(), parts = [];
+	let n = 0;
+
+	for (;;) {
+		const {done, value} = await reader.read();
+		if (done || n >= max)
+			break;
+		parts.push(value);
+		n += value.length;
+	}
+	reader.cancel().catch(() => {});
+	const bytes = new Uint8Array(await new Blob(parts).arrayBuffer());
+	return {bytes: bytes.subarray(0, max), total: Number(response.headers.get("Content-Length") ?? n)};
+}
+
 export function submit(task, key) {
 	return ask("api/v1/tasks", {method: "POST", body: JSON.stringify(task),
 		headers: {"Content-Type": "application/json", "Idempotency-Key": key}}, 120000);

@@ -263,6 +263,61 @@ function showFloat() {
 	byId("float").hidden = byId("checker").value !== "float";
 }
 
+// --- from a task to the form -----------------------------------------------------------------------------------------
+
+const COPY_CASES = 20;
+const COPY_MAX = 256 * 1024; // of an input or an expected output
+
+function tooMuch(detail) {
+	return new api.Problem({status: 413, detail}, 0);
+}
+
+async function textOf(path, max, signal) {
+	const {bytes, total} = await api.fileOf(path, max, signal);
+
+	if (total > max)
+		throw tooMuch("A part of this task is too large to be edited here.");
+	try {
+		return new TextDecoder("utf-8", {fatal: true}).decode(bytes);
+	} catch {
+		throw tooMuch("A part of this task is not UTF-8 text, so it cannot be edited here.");
+	}
+}
+
+async function copyCase(id, i, signal) {
+	const text = (name) => textOf(`tasks/${id}/files/cases/${i}/${name}`, COPY_MAX, signal).catch((error) => {
+		if (error.status === 404) // it has none
+			return "";
+		throw error;
+	});
+
+	return {input: await text("input"), expected: await text("expected")};
+}
+
+// Opens the form with what the task was made of. Limits and checker the interface does not tell: they stay as they are in the form.
+export async function copyToForm(task, sourceName, signal) {
+	const n = Math.max(task.cases?.length ?? 0, 1);
+
+	if (n > COPY_CASES)
+		throw tooMuch(`This task has more than the ${COPY_CASES} cases that can be edited here.`);
+	const source = await textOf(`tasks/${task.id}/files/compile/${encodeURIComponent(sourceName)}`, SOURCE_MAX, signal), copied = [];
+
+	for (let i = 0; i < n; i++)
+		copied.push(await copyCase(task.id, i, signal));
+	clearErrors();
+	if (!byId("language").options.length)
+		showLanguages(languages.all());
+	chooseLanguage(task.language);
+	byId("source").value = source;
+	byId("labels").value = (task.labels ?? []).join(", ");
+	cases = [];
+	byId("cases").replaceChildren();
+	copied.forEach(addCase);
+	saveDraft();
+	location.hash = "#/";
+	announce("The form has a copy of the task; its limits and its checker are to be chosen again.");
+}
+
 // --- from the form to a task -----------------------------------------------------------------------------------------
 
 function setError(id, text) {

@@ -2,41 +2,20 @@
 // task - one task: how far it is, while it is not done; then what came of it. What programs and compilers printed is shown as text.
 
 import * as api from "./api.js";
-import {announce, byId, el, saveBytes, setText} from "./dom.js";
+import {announce, byId, el, setText} from "./dom.js";
 import * as languages from "./languages.js";
 import {tell} from "./notice.js";
+import {printed, shown, showFile} from "./printed.js";
+import {copyToForm} from "./submit.js";
 import * as words from "./words.js";
 
 const STEPS = [["pending", "Waiting"], ["compiling", "Compiling"], ["running", "Running"], ["done", "Done"]];
 
 // --- what was printed -----------------------------------------------------------------------------------------------
 
-// Text as it is, and by name what would do something if it were shown.
-function shown(value) {
-	return words.pieces(value).map((piece) => piece.text ??
-		el("span", {class: "control"}, piece.times > 1 ? `${piece.control}×${piece.times}` : piece.control));
-}
-
-function printedFacts(part) {
-	return [words.bytes(part.total),
-		part.truncated && "the middle is left out",
-		words.isBinary(part.value) && "not UTF-8: what is none is shown as \ufffd"].filter(Boolean).join(" · ");
-}
-
-// part: {title, value, total, truncated, file}. Nothing, when nothing was printed.
-function printed(part) {
-	if (!part.total)
-		return null;
-	const save = () => saveBytes(words.toBytes(part.value), part.file);
-	return el("figure", {class: "printed"},
-		el("figcaption", null, el("span", {class: "printed-title"}, part.title), el("span", {class: "printed-facts"}, printedFacts(part)),
-			el("button", {type: "button", class: "plain", onclick: save, "aria-label": `Save: ${part.title}`}, "Save")),
-		el("pre", {tabindex: "0", role: "region", "aria-label": part.title}, shown(part.value)));
-}
-
 function outputs(phase, prefix, names) {
 	return ["stdout", "stderr"].map((stream) => printed({title: names[stream], value: phase[stream],
-		total: phase[`${stream}_bytes`] ?? words.toBytes(phase[stream]).length, truncated: phase[`${stream}_truncated`],
+		total: phase[`${stream}_bytes`] ?? words.toBytes(phase[stream]).length, left: phase[`${stream}_truncated`] && "the middle is left out",
 		file: `${prefix}-${stream}.txt`}));
 }
 
@@ -114,24 +93,28 @@ function remarks(phase) {
 		ending && el("p", null, ending)].filter(Boolean);
 }
 
-function caseBody(one, i) {
-	const parts = outputs(one, `case-${i + 1}`, {stdout: "Output", stderr: "Standard error"});
+function caseBody(task, one, i, signal) {
+	const [output, error] = outputs(one, `case-${i + 1}`, {stdout: "Output", stderr: "Standard error"});
+	const input = el("span"), expected = el("span");
+	const parts = el("div", {class: "parts"}, output ?? el("p", {class: "hint"}, "The program printed nothing."), expected, input, error);
 
-	return [...parts, !parts[0] && el("p", {class: "hint"}, "The program printed nothing."), figures(one)].filter(Boolean);
+	showFile(input, task.id, `cases/${i}/input`, "Input", null, signal);
+	showFile(expected, task.id, `cases/${i}/expected`, "Expected output", "Any output is right.", signal);
+	return [parts, figures(one)];
 }
 
 function casePoints(task, one) {
 	return task.max_score !== undefined && task.max_score !== task.cases.length && one.points !== undefined ? ` · ${words.count(one.points, "point", "points")}` : "";
 }
 
-function caseFold(task, one, i, open) {
+function caseFold(task, one, i, open, signal) {
 	const verdict = one.verdict ? words.verdict(one.verdict) : {title: "Not run", tone: "quiet"};
 	const node = el("details", {class: "fold"},
 		el("summary", null, el("h3", null, `Case ${i + 1}`), el("span", {class: `badge ${verdict.tone}`}, verdict.title),
 			el("span", {class: "fold-facts"}, words.micros(one.cpu_us), " · ", words.bytes(one.memory_bytes), casePoints(task, one))));
 	const build = () => {
 		if (node.open && node.children.length === 1)
-			node.append(...remarks(one), ...caseBody(one, i));
+			node.append(...remarks(one), ...caseBody(task, one, i, signal));
 	};
 
 	node.addEventListener("toggle", build); // a thousand cases are not built at once
@@ -140,18 +123,49 @@ function caseFold(task, one, i, open) {
 	return node;
 }
 
-function casesSection(task) {
+function casesSection(task, signal) {
 	const cases = task.cases ?? [];
 
 	if (!cases.length)
 		return null;
 	if (cases.length === 1)
-		return el("section", {"aria-labelledby": "cases-title"}, el("h2", {id: "cases-title"}, "The run"), caseBody(cases[0], 0));
+		return el("section", {"aria-labelledby": "cases-title"}, el("h2", {id: "cases-title"}, "The run"), caseBody(task, cases[0], 0, signal));
 	const failing = cases.findIndex((one) => one.verdict !== "accepted");
 	const right = cases.filter((one) => one.verdict === "accepted").length;
 	return el("section", {"aria-labelledby": "cases-title"},
 		el("h2", {id: "cases-title"}, "The cases"), el("p", {class: "hint"}, `${right} of ${cases.length} accepted`),
-		cases.map((one, i) => caseFold(task, one, i, i === failing)));
+		cases.map((one, i) => caseFold(task, one, i, i === failing, signal)));
+}
+
+// --- the source ---------------------------------------------------------------------------------------------------------
+
+// Of a task in a language, and not of several files: then there is no one source.
+function sourceFold(task, problem, signal) {
+	const name = languages.find(task.language)?.source, source = el("span");
+
+	if (!name)
+		return null;
+	const onCopy = async () => {
+		try {
+			await copyToForm(task, name, signal);
+		} catch (error) {
+			if (!signal.aborted)
+				tell(problem, error);
+		}
+	};
+	const copy = el("button", {type: "button", class: "second", onclick: onCopy}, "Edit a copy");
+	const node = el("details", {class: "fold source"}, el("summary", null, el("h2", null, "The source"), el("span", {class: "fold-facts"}, name)), source, copy);
+	let loaded = false;
+	const load = () => {
+		if (node.open && !loaded)
+			showFile(source, task.id, `compile/${encodeURIComponent(name)}`, name, "It was submitted as several files.", signal);
+		loaded ||= node.open;
+	};
+
+	node.addEventListener("toggle", load);
+	node.open = task.status === "compile_failed";
+	load();
+	return node;
 }
 
 // --- the head -------------------------------------------------------------------------------------------------------------
@@ -209,7 +223,7 @@ function frame(id) {
 	return view;
 }
 
-function present(view, task) {
+function present(view, task, signal) {
 	const standing = words.standing(task);
 
 	view.head.className = `verdict ${standing.tone}`;
@@ -223,7 +237,7 @@ function present(view, task) {
 	view.again.hidden = !task.done;
 	document.title = `${standing.title} · Conclave`;
 	if (task.done)
-		view.results.replaceChildren(...[compileSection(task), casesSection(task)].flat().filter(Boolean));
+		view.results.replaceChildren(...[compileSection(task), casesSection(task, signal), sourceFold(task, view.problem, signal)].flat().filter(Boolean));
 }
 
 function spoken(task) {
@@ -243,7 +257,7 @@ export async function enter([, id], signal) {
 		if (signal.aborted || text === last)
 			return;
 		last = text;
-		present(view, task);
+		present(view, task, signal);
 		if (hadFocus && view.cancel.hidden)
 			view.title.focus();
 		announce(spoken(task));

@@ -125,8 +125,10 @@ export function standing(task) {
 		tone: task.done ? "quiet" : "open"};
 }
 
-// A text of the interface is a string, or {base64} where it is not UTF-8.
+// A text of the interface is a string, or {base64} where it is not UTF-8; bytes are bytes.
 export function toBytes(value) {
+	if (value instanceof Uint8Array)
+		return value;
 	if (typeof value === "string")
 		return new TextEncoder().encode(value);
 	if (value && typeof value.base64 === "string")
@@ -135,7 +137,14 @@ export function toBytes(value) {
 }
 
 export function isBinary(value) {
-	return Boolean(value) && typeof value === "object";
+	if (!(value instanceof Uint8Array))
+		return Boolean(value) && typeof value === "object";
+	try { // its end may be in the middle of a character
+		new TextDecoder("utf-8", {fatal: true}).decode(value, {stream: true});
+		return false;
+	} catch {
+		return true;
+	}
 }
 
 const CONTROLS = ["NUL", "SOH", "STX", "ETX", "EOT", "ENQ", "ACK", "BEL", "BS", "HT", "LF", "VT", "FF", "CR", "SO", "SI", "DLE", "DC1", "DC2",
