@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A list of chunks that double from 1 KiB to 256 KiB, so a small message costs one allocation and a large one few. What
+ * A list of chunks that double from 128 bytes to 256 KiB, so a small message costs one allocation and a large one few. What
  * does not fit into a quarter of a chunk gets a chunk of its own behind the newest, so no room is lost.
  */
 #include "rpc/arena.h"
@@ -10,7 +10,7 @@
 #include <stdalign.h>
 #include <stdint.h>
 
-#define CHUNK_MIN 1024
+#define CHUNK_MIN 128
 #define CHUNK_MAX (256 * 1024)
 
 struct arena_chunk {

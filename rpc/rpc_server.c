@@ -139,6 +139,8 @@ static void on_request(
 		answer_problem(server, request, &problem);
 		return;
 	}
+	if (server->ops->drop)
+		server->ops->drop(request); /* the record has all of it; ten thousand may wait */
 	call = mem_alloc(sizeof(*call));
 	call->server = server;
 	call->request = request;

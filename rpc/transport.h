@@ -26,7 +26,7 @@ struct transport_reply { /* borrowed for the callback */
 };
 
 typedef void transport_reply_fn(void *arg, const struct transport_reply *reply);
-/* body is borrowed until the request is answered or gone. */
+/* body is borrowed until the request is answered or gone, or dropped. */
 typedef void transport_serve_fn(
 	void *arg, struct transport_request *request, struct str method, struct str body);
 
@@ -41,6 +41,8 @@ struct transport_ops {
 	unsigned (*server_port)(const struct transport_server *server);
 	void (*reply)(struct transport_request *request, int status, struct str body);
 	void (*on_gone)(struct transport_request *request, void (*fn)(void *arg), void *arg);
+	/* All of it has been read: its memory is given back before the answer. NULL = there is nothing to give. */
+	void (*drop)(struct transport_request *request);
 	void (*free)(struct transport *t);
 };
 

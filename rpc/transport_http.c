@@ -288,6 +288,12 @@ static void http_transport_on_gone(
 	http_request_on_gone((struct http_request *)request, fn, arg);
 }
 
+static void http_transport_drop(struct transport_request *request)
+{
+	http_request_drop_body((struct http_request *)request);
+	http_request_drop_headers((struct http_request *)request);
+}
+
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
 static void http_transport_free(struct transport *base)
@@ -312,6 +318,7 @@ static const struct transport_ops http_ops = {
 	.server_port = http_transport_server_port,
 	.reply = http_transport_reply,
 	.on_gone = http_transport_on_gone,
+	.drop = http_transport_drop,
 	.free = http_transport_free,
 };
 

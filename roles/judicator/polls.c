@@ -126,6 +126,33 @@ static void on_gone(void *arg)
 		poll_free(p);
 }
 
+/* Ten thousand idle executors may wait. Each keeps what the store is asked again with, and nothing of the JSON in which it came. */
+static void poll_slim(struct poll *p)
+{
+	const struct msg_report_request *from = p->request;
+	struct msg_report_request *to;
+	struct record *record;
+	struct str *languages;
+
+	if (from->complete.count || from->executing.count)
+		return; /* it works: there are no more of those than tasks */
+	record = record_new(&msg_report_request_record);
+	languages = record_alloc(record, from->languages.count * sizeof(*languages));
+	for (size_t i = 0; i < from->languages.count; i++)
+		languages[i] = record_copy(record, *codec_item(from->languages, struct str, i));
+	to = record_data(record);
+	to->executor = record_copy(record, from->executor);
+	to->epoch = from->epoch;
+	to->seq = from->seq;
+	to->acked = from->acked;
+	to->vacant = from->vacant;
+	to->languages = (struct codec_list){languages, from->languages.count};
+	to->wait_ms = from->wait_ms;
+	record_free(p->record);
+	p->record = record;
+	p->request = to;
+}
+
 static void poll_hold(struct poll *p)
 {
 	if (p->state == POLL_FRESH) {
@@ -134,6 +161,7 @@ static void poll_hold(struct poll *p)
 			p->j->expire_us / 3 < WAIT_MAX_US ? p->j->expire_us / 3 : WAIT_MAX_US;
 		int64_t wait_us = p->request->wait_ms * US_PER_MS;
 
+		poll_slim(p);
 		poll_index_all(p, true);
 		map_set(&p->j->waiting, p->request->executor, p);
 		timer_start(&p->wait, wait_us < max_us ? wait_us : max_us);

@@ -89,6 +89,8 @@ struct str http_request_header(const struct http_request *request,
 struct str http_request_body(const struct http_request *request);
 /* Gives the body's memory back before the answer: whoever waits has read it. It is empty from here on. */
 void http_request_drop_body(struct http_request *request);
+/* The same of its header: no name is found from here on. */
+void http_request_drop_headers(struct http_request *request);
 const char *http_request_peer(const struct http_request *request); /* "127.0.0.1:50312" */
 /* Value of a query parameter, percent-decoded into out (cap bytes, NUL-terminated); false when absent or too long. */
 bool http_request_param(

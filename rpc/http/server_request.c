@@ -59,6 +59,14 @@ void http_request_drop_body(struct http_request *request)
 	body_drop(container_of(request, struct conn, request));
 }
 
+void http_request_drop_headers(struct http_request *request)
+{
+	evhtp_headers_t *headers = request->ev->headers_in;
+
+	while (headers->tqh_first)
+		evhtp_header_rm_and_free(headers, headers->tqh_first);
+}
+
 void *http_request_body_arg(const struct http_request *request)
 {
 	return request->piece ? request->piece_arg : NULL;

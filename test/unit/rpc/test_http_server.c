@@ -76,8 +76,11 @@ static void handle(void *arg, struct http_request *request)
 	} else if (str_is(path, "/empty")) {
 		http_request_reply(request, 204, NULL, STR(""));
 	} else if (str_is(path, "/forget")) {
+		assert_non_null(http_request_header(request, "Host").p);
 		http_request_drop_body(request);
+		http_request_drop_headers(request);
 		assert_int_equal(http_request_body(request).n, 0);
+		assert_null(http_request_header(request, "Host").p);
 		f->held = request;
 		http_request_on_gone(request, on_gone, f);
 	} else if (str_is(path, "/size")) {
