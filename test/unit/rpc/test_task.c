@@ -188,6 +188,7 @@ static void test_blob_round_trip(void **state)
 	write_and_reread(record, &out);
 	assert_non_null(strstr(out.data, "\"source\":{\"blob\":\"" BLOB "\"}"));
 	assert_non_null(strstr(out.data, "\"cases\":[{\"input\":{\"blob\":\"" BLOB "\"}"));
+	record_free(record);
 }
 
 static void test_structures(void **state)
