@@ -64,7 +64,7 @@ if(TARGET judicator)
       set_tests_properties(${ring}/${name} PROPERTIES LABELS ${ring} TIMEOUT 180
         ENVIRONMENT "CONCLAVE_TEST_BIN=${CONCLAVE_BIN};CONCLAVE_TEST_TOOLS=${CMAKE_BINARY_DIR}/test")
       if(ring STREQUAL "browser")
-        set_tests_properties(${ring}/${name} PROPERTIES TIMEOUT 600)
+        set_tests_properties(${ring}/${name} PROPERTIES TIMEOUT 1200)
       endif()
       if(name MATCHES "-serial$") # it measures time, or needs the whole machine
         set_tests_properties(${ring}/${name} PROPERTIES RUN_SERIAL ON TIMEOUT 600)

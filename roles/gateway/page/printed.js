@@ -17,7 +17,7 @@ export function shown(value) {
 export function printed(part) {
 	if (!part.total)
 		return null;
-	const facts = [words.bytes(part.total), part.left, words.isBinary(part.value) && "not UTF-8: what is none is shown as \ufffd"].filter(Boolean).join(" · ");
+	const facts = [words.bytes(part.total), part.left, words.isBinary(part.value) && "not all of it UTF-8: the rest is shown as \ufffd"].filter(Boolean).join(" · ");
 	const save = async (event) => {
 		const button = event.target;
 		button.setAttribute("aria-disabled", "true");
