@@ -188,6 +188,7 @@ void http_server_listen_fd(struct http_server *server, int fd)
 	CHECK(listener->htp);
 	CHECK(evhtp_accept_socket(listener->htp, fd, BACKLOG) == 0);
 	configure(listener);
+	tls_set_listener(listener);
 	list_add_tail(&server->listeners, &listener->link);
 }
 
@@ -267,6 +268,7 @@ static void server_destroy(void *arg)
 		evhtp_free(listener->htp);
 		free(listener);
 	}
+	SSL_CTX_free(server->tls);
 	buf_fini(&server->head);
 	free(server->piece);
 	free(server);

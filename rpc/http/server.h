@@ -15,6 +15,7 @@
 struct http_request;
 struct http_server;
 struct http_stream;
+struct http_tls;
 struct log;
 struct loop;
 
@@ -45,7 +46,7 @@ struct http_server_options {
 	int64_t body_max; /* bytes; over it 413 */
 	/* Bytes of memory for the bodies of all connections together; over it 503 "busy". 0 = 1 GiB. At least 2 * body_max. */
 	int64_t bodies_max;
-	int64_t read_timeout_us; /* whole header, and whole body: 408 for a body, a clean close for a header */
+	int64_t read_timeout_us; /* handshake, whole header, and whole body: 408 for a body, a clean close for others */
 	int64_t idle_timeout_us; /* keep-alive connections without a request */
 	int64_t write_timeout_us; /* a client that takes nothing of its answer for so long is given up; 0 = 30 s */
 	int64_t upload_us;        /* whole body that is taken in pieces; 0 = 1 h */
@@ -70,6 +71,8 @@ void http_server_listen_fd(struct http_server *server, int fd);
 unsigned http_server_port(const struct http_server *server); /* of the first address; 0 without */
 /* From the next header or piece of a body on; a deadline that runs already stays. */
 void http_server_set_limits(struct http_server *server, int64_t body_max, int64_t read_timeout_us);
+/* All addresses speak TLS, from the next connection on; NULL: plain HTTP. Borrowed for the call. */
+void http_server_set_tls(struct http_server *server, const struct http_tls *tls);
 /* Stops accepting; requests in progress go on. */
 void http_server_stop_accepting(struct http_server *server);
 unsigned http_server_open_requests(

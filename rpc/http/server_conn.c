@@ -10,6 +10,8 @@
  *                                                 ▼
  *                                              LINGER (answered; what still comes is read and dropped)
  *
+ * With TLS a connection is in HANDSHAKE before its first IDLE.
+ *
  * - The library's read timeout counts silence and runs while a client waits, so it is not used: each state has its own
  *   deadline, from its row. Only its write timeout is, for clients that do not read their answer: it runs while something
  *   waits to be sent, and begins anew when some of it has left.
@@ -32,6 +34,7 @@ static int64_t state_limit_us(const struct http_server *server, enum conn_state 
 {
 	const int64_t limits[] = {
 		[CONN_IDLE] = server->options.idle_timeout_us,
+		[CONN_HANDSHAKE] = server->options.read_timeout_us,
 		[CONN_HEADER] = server->options.read_timeout_us,
 		[CONN_BODY] = server->options.read_timeout_us, /* pieces begin it anew */
 		[CONN_READY] = INT64_MAX,
@@ -162,6 +165,7 @@ static void hook_event(evhtp_connection_t *ev, short events, void *arg)
 {
 	if (events & BEV_EVENT_EOF)
 		errno = 0;
+	tls_on_event(arg, events);
 }
 
 /* Output that was queued has left. */
@@ -212,6 +216,6 @@ struct conn *conn_new(struct http_server *server, evhtp_connection_t *ev)
 	server->n_conns++;
 	set_hooks(conn);
 	parse_set_hooks(conn);
-	conn_enter(conn, CONN_IDLE);
+	conn_enter(conn, conn_is_tls(conn) ? CONN_HANDSHAKE : CONN_IDLE);
 	return conn;
 }

@@ -10,6 +10,7 @@
  *   server_write.c    answers
  *   server_stream.c   answers in pieces
  *   server_file.c     answers from a file
+ *   server_tls.c      what is different with TLS
  *   server_request.c  what a handler asks of a request
  */
 #pragma once
@@ -32,6 +33,7 @@ struct iovec;
 
 enum conn_state {
 	CONN_IDLE,
+	CONN_HANDSHAKE,
 	CONN_HEADER,
 	CONN_BODY,
 	CONN_READY,
@@ -78,6 +80,7 @@ struct conn {
 	enum conn_state state;
 	bool dropping;    /* what comes is not read as HTTP */
 	uint64_t dropped; /* bytes behind a message; then the connection ends with its answer */
+	size_t retry;     /* bytes of a TLS record that waits for the socket */
 	bufferevent_data_cb parse; /* the library's read callback, behind ours */
 	bool overload;             /* over connections_max: its first request hears 503 */
 	struct timer timer;
@@ -103,6 +106,7 @@ struct http_server {
 	uint64_t body_bytes; /* sum of body_cap */
 	unsigned depth;      /* user's functions being called from inside the library */
 	bool dead, stopping;
+	SSL_CTX *tls;    /* NULL = plain */
 	struct buf head; /* scratch */
 	char *piece;     /* scratch of server_file.c */
 	int64_t date_s;
@@ -134,6 +138,7 @@ void parse_on_message(evhtp_request_t *ev, void *arg);
 /* At the end of the parser's turn: the message is whole, or it was refused. */
 void parse_run_message(void *arg);
 void request_clear(struct conn *conn);
+void tell_refused(struct http_server *server, int status);
 /* Answers a message that is not whole yet; what is left of it will be dropped. */
 void conn_refuse(struct conn *conn, int status, const char *code, const char *detail);
 void conn_refuse_text(struct conn *conn, int status, struct str problem);
@@ -156,6 +161,7 @@ bool conn_is_flushed(const struct conn *conn);
 /* Straight to the socket when nothing is queued before it; the rest through the library's buffer. */
 void conn_write(struct conn *conn, struct iovec *iov, int n);
 void conn_write_text(struct conn *conn, struct str text);
+const char *server_date(struct http_server *server);
 /* No more will be written. */
 void conn_shut_sending(struct conn *conn);
 /* Builds server->head. length -1 = chunked, or until the close. */
@@ -169,3 +175,19 @@ void conn_finish(struct conn *conn, bool keep);
 /* --- server_stream.c ----------------------------------------------------------------------------------------------- */
 
 void stream_init(struct conn *conn);
+
+/* --- server_tls.c -------------------------------------------------------------------------------------------------- */
+
+bool conn_is_tls(const struct conn *conn);
+/* Like writev(): how much was taken; SIZE_MAX when nothing can be sent any more. Only while nothing is queued. */
+size_t tls_write(struct conn *conn, const struct iovec *iov, int n);
+/* Behind it, when the rest is queued. */
+void tls_prepare_retry(struct conn *conn);
+/* Tells the client that nothing more comes. */
+void tls_shut(struct conn *conn);
+/* Whether a close, by whomever, is to look like the end of the connection and not of what was sent. */
+void tls_end_without_alert(const struct conn *conn, bool on);
+/* Of the handshake: that it is done, or has failed. */
+void tls_on_event(struct conn *conn, short events);
+/* A listener makes connections as the server does now. */
+void tls_set_listener(struct listener *listener);

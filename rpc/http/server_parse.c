@@ -42,7 +42,7 @@ static void parser_stop(struct conn *conn)
 	conn->ev->flags |= EVHTP_CONN_FLAG_PAUSED;
 }
 
-static void tell_refused(struct http_server *server, int status)
+void tell_refused(struct http_server *server, int status)
 {
 	if (!server->options.on_refused)
 		return;
@@ -304,7 +304,7 @@ static evhtp_res hook_headers(evhtp_request_t *ev, evhtp_headers_t *headers, voi
 	read_framing(headers, &framing);
 	conn_enter(conn, CONN_BODY);
 	if (is_refused(conn, &framing))
-		return EVHTP_RES_OK;
+		return EVHTP_RES_PAUSE;
 	if (framing.expect && !strcasecmp(framing.expect, "100-continue"))
 		conn_write_text(conn, STR("HTTP/1.1 100 Continue\r\n\r\n"));
 	return EVHTP_RES_OK;
@@ -319,7 +319,7 @@ static evhtp_res hook_read(evhtp_request_t *ev, struct evbuffer *buffer, void *a
 	if (conn->state == CONN_BODY)
 		body_add(conn, buffer);
 	evbuffer_drain(buffer, evbuffer_get_length(buffer));
-	return EVHTP_RES_OK;
+	return conn->state == CONN_LINGER ? EVHTP_RES_PAUSE : EVHTP_RES_OK;
 }
 
 /* False when the connection has ended meanwhile (the library does not free a paused one). */

@@ -32,6 +32,8 @@ static void reset_on_close(const struct conn *conn, bool on)
 	const struct linger linger = {.l_onoff = on};
 
 	setsockopt(conn->ev->sock, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	if (conn_is_tls(conn))
+		tls_end_without_alert(conn, on);
 }
 
 static void on_drained(void *arg)

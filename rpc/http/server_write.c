@@ -31,6 +31,8 @@ static size_t write_now(struct conn *conn, const struct iovec *iov, int n)
 
 	if (!conn_is_flushed(conn))
 		return 0;
+	if (conn_is_tls(conn))
+		return tls_write(conn, iov, n);
 	written = writev(conn->ev->sock, iov, n);
 	if (written >= 0)
 		return (size_t)written;
@@ -50,6 +52,8 @@ void conn_write(struct conn *conn, struct iovec *iov, int n)
 			bufferevent_write(conn_bev(conn), (char *)iov[i].iov_base + skip,
 				iov[i].iov_len - skip);
 	}
+	if (conn_is_tls(conn))
+		tls_prepare_retry(conn);
 }
 
 void conn_write_text(struct conn *conn, struct str text)
@@ -61,12 +65,14 @@ void conn_write_text(struct conn *conn, struct str text)
 
 void conn_shut_sending(struct conn *conn)
 {
+	if (conn_is_tls(conn))
+		tls_shut(conn);
 	shutdown(conn->ev->sock, SHUT_WR);
 }
 
 /* --- heads -------------------------------------------------------------------------------------------------------------- */
 
-static const char *server_date(struct http_server *server)
+const char *server_date(struct http_server *server)
 {
 	time_t now = (time_t)(loop_wall_us(server->loop) / US_PER_S);
 	struct tm tm;

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * http_raw - a client of raw bytes for tests of http/server. It lives on the server's loop: it sends, turns the loop, and reads.
+ * http_raw - a client of raw bytes for tests of http/server. It lives on the server's loop: it sends, turns the loop, and reads. With
+ * TLS the same bytes go through it, and the tests are the same.
  */
 #pragma once
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -20,13 +26,18 @@
 #include "reactor/base/clock.h"
 #include "reactor/io.h"
 #include "reactor/loop.h"
+#include "rpc/http/server.h"
+#include "rpc/http/tls.h"
+#include "test/unit/rpc/certificate.h"
 
 #define DEADLINE_US (30 * US_PER_S)
 
 struct raw {
 	struct loop *loop;
 	int fd;
-	bool closed, reset;
+	SSL *ssl;    /* NULL = plain */
+	bool closed; /* by the server */
+	bool reset;  /* without saying so: a reset, or with TLS an end without its alert */
 	struct buf in;
 };
 
@@ -43,8 +54,36 @@ static inline struct raw raw_open_port(struct loop *loop, unsigned port)
 	return raw;
 }
 
+/* recv() and send() of both kinds: bytes, 0 at the end, -1 and errno. */
+static inline ssize_t raw_result(struct raw *raw, int n)
+{
+	int error = SSL_get_error(raw->ssl, n);
+	bool wait = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
+
+	ERR_clear_error();
+	if (n > 0)
+		return n;
+	errno = wait ? EAGAIN : ECONNRESET;
+	return error == SSL_ERROR_ZERO_RETURN ? 0 : -1;
+}
+
+static inline ssize_t raw_recv(struct raw *raw, void *p, size_t n)
+{
+	if (!raw->ssl)
+		return recv(raw->fd, p, n, MSG_DONTWAIT);
+	return raw_result(raw, SSL_read(raw->ssl, p, (int)n));
+}
+
+static inline ssize_t raw_write(struct raw *raw, const void *p, size_t n)
+{
+	if (!raw->ssl)
+		return send(raw->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	return raw_result(raw, SSL_write(raw->ssl, p, (int)n));
+}
+
 static inline void raw_close(struct raw *raw)
 {
+	SSL_free(raw->ssl);
 	close(raw->fd);
 	buf_fini(&raw->in);
 }
@@ -56,7 +95,7 @@ static inline void raw_pump(struct raw *raw)
 	ssize_t n;
 
 	loop_turn(raw->loop, 1000);
-	while (!raw->closed && (n = recv(raw->fd, block, sizeof(block), MSG_DONTWAIT)) != -1) {
+	while (!raw->closed && (n = raw_recv(raw, block, sizeof(block))) != -1) {
 		if (n == 0)
 			raw->closed = true;
 		buf_add(&raw->in, block, (size_t)n);
@@ -71,7 +110,7 @@ static inline void raw_send(struct raw *raw, const void *p, size_t n)
 	int64_t end_us = clock_boot_us() + DEADLINE_US;
 
 	while (n && clock_boot_us() < end_us) {
-		ssize_t sent = send(raw->fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t sent = raw_write(raw, at, n);
 
 		if (sent > 0) {
 			at += sent;
@@ -83,6 +122,55 @@ static inline void raw_send(struct raw *raw, const void *p, size_t n)
 		raw_pump(raw);
 	}
 	assert_int_equal(n, 0);
+}
+
+/* Shakes hands, unless the server hangs up. */
+static inline void raw_start_tls(struct raw *raw, SSL_CTX *ctx)
+{
+	int64_t end_us = clock_boot_us() + DEADLINE_US;
+
+	raw->ssl = SSL_new(ctx);
+	SSL_set_fd(raw->ssl, raw->fd);
+	SSL_set_connect_state(raw->ssl);
+	while (!SSL_is_init_finished(raw->ssl) && !raw->closed && clock_boot_us() < end_us) {
+		if (raw_result(raw, SSL_do_handshake(raw->ssl)) == -1 && errno != EAGAIN)
+			raw->closed = raw->reset = true;
+		loop_turn(raw->loop, 1000);
+	}
+}
+
+/* Both ends of a test's TLS. */
+struct raw_tls {
+	struct certificate own;
+	struct http_tls *server;
+	SSL_CTX *client;
+};
+
+static inline struct raw_tls *raw_tls_new(void)
+{
+	struct raw_tls *tls = calloc(1, sizeof(*tls));
+	char why[HTTP_TLS_WHY];
+
+	certificate_make(&tls->own, "test", "IP:127.0.0.1", NULL, 3600);
+	assert_int_equal(http_tls_server(buf_str(&tls->own.certificate_pem),
+				 buf_str(&tls->own.key_pem), &tls->server, why),
+		0);
+	tls->client = SSL_CTX_new(TLS_client_method());
+	SSL_CTX_set_mode(
+		tls->client, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	X509_STORE_add_cert(SSL_CTX_get_cert_store(tls->client), tls->own.x509);
+	SSL_CTX_set_verify(tls->client, SSL_VERIFY_PEER, NULL);
+	return tls;
+}
+
+static inline void raw_tls_free(struct raw_tls *tls)
+{
+	if (!tls)
+		return;
+	http_tls_free(tls->server);
+	SSL_CTX_free(tls->client);
+	certificate_fini(&tls->own);
+	free(tls);
 }
 
 static inline void raw_text(struct raw *raw, const char *text)

@@ -23,6 +23,7 @@
 struct fixture {
 	struct loop *loop;
 	struct http_server *server;
+	struct raw_tls *tls; /* NULL = plain */
 	struct http_request *held;
 	struct timer later;
 	unsigned n_handled, n_gone;
@@ -125,8 +126,13 @@ static int setup_with(void **state, struct http_server_options o)
 	memset(f->big, 'b', BIG);
 	timer_init(&f->later, f->loop, answer_later, f);
 	o.arg = f;
+	assert_int_equal(http_server_new(f->loop, "127.0.0.1:0", &o, &f->server), 0);
+	if (*state) {
+		f->tls = raw_tls_new();
+		http_server_set_tls(f->server, f->tls->server);
+	}
 	*state = f;
-	return http_server_new(f->loop, "127.0.0.1:0", &o, &f->server);
+	return 0;
 }
 
 static int setup(void **state)
@@ -150,6 +156,7 @@ static int teardown(void **state)
 	struct fixture *f = *state;
 
 	http_server_free(f->server);
+	raw_tls_free(f->tls);
 	timer_stop(&f->later);
 	loop_free(f->loop);
 	free(f->big);
@@ -159,7 +166,11 @@ static int teardown(void **state)
 
 static struct raw raw_open(struct fixture *f)
 {
-	return raw_open_port(f->loop, http_server_port(f->server));
+	struct raw raw = raw_open_port(f->loop, http_server_port(f->server));
+
+	if (f->tls)
+		raw_start_tls(&raw, f->tls->client);
+	return raw;
 }
 
 static void pump_until(struct fixture *f, const unsigned *counter, unsigned want)
@@ -771,10 +782,12 @@ static void test_next_request_does_not_hide_a_leave(void **state)
 static void pipeline(struct fixture *f, const char *first, size_t answer_min)
 {
 	struct raw raw = raw_open(f);
+	struct buf all cleanup(buf_fini) = BUF_INIT;
 
-	raw_text(&raw, first);
+	buf_add_str(&all, str_from(first));
 	for (int i = 0; i < 40000; i++)
-		raw_text(&raw, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+		buf_add_str(&all, STR("GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"));
+	raw_send(&raw, all.data, all.len);
 	raw_await_close(&raw);
 	expect_status(&raw, 200);
 	assert_true(raw.in.len > answer_min);
@@ -812,11 +825,11 @@ static void wait_then(struct fixture *f, bool reset, bool half)
 	if (half)
 		shutdown(raw.fd, SHUT_WR);
 	else
-		close(raw.fd);
+		raw_close(&raw);
 	pump_until(f, &f->n_gone, gone + 1);
 	assert_int_equal(http_server_open_requests(f->server), 0);
 	if (half)
-		close(raw.fd);
+		raw_close(&raw);
 	expect_healthy(f);
 }
 
@@ -1247,7 +1260,7 @@ static void test_free_inside_the_handler_unanswered(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
+	struct CMUnitTest tests[] = {
 		TEST(test_keep_alive),
 		TEST(test_headers_cannot_be_injected),
 		TEST(test_head_has_no_body),
@@ -1307,5 +1320,9 @@ int main(void)
 		TEST(test_free_inside_the_handler_unanswered),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int failed = cmocka_run_group_tests_name("plain", tests, NULL, NULL);
+
+	for (size_t i = 0; i < ARRAY_SIZE(tests); i++)
+		tests[i].initial_state = (void *)"TLS";
+	return failed + cmocka_run_group_tests_name("TLS", tests, NULL, NULL);
 }
