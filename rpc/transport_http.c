@@ -94,6 +94,7 @@ static enum transport_failure failure_of(enum http_failure failure)
 		[HTTP_TIMEOUT] = TRANSPORT_TIMEOUT,
 		[HTTP_BROKEN] = TRANSPORT_BROKEN,
 		[HTTP_TOO_LARGE] = TRANSPORT_BROKEN,
+		[HTTP_UNTRUSTED] = TRANSPORT_REFUSED,
 	};
 
 	return map[failure];

@@ -3,6 +3,7 @@
  * ask - one question to the gateway, waited for.
  *
  * The URL is read once: its host (a name may be several addresses, resolved here, where blocking harms nobody) and a path before ours.
+ * With https the certificate must name that host; there is no way around.
  * An address that refuses is left for the next; the one that answered stays. A connection that breaks before the answer is whole
  * is asked again, three times in all: each question of this client may be asked twice, a submission because it carries a key.
  * What an answer means for the exit code is decided here and nowhere else: 2xx done, 4xx we were wrong, 503 not now, other 5xx the judge
@@ -56,7 +57,7 @@ static int resolve(struct cli *cli, const char *host, const char *port)
 
 	if (error)
 		return cli_fail(cli, error == EAI_AGAIN ? CLI_UNREACHABLE : CLI_USAGE,
-			"%s: cannot find host %s: %s; give --url http://HOST:PORT", cli_url(cli),
+			"%s: cannot find host %s: %s; give --url http[s]://HOST:PORT", cli_url(cli),
 			host, gai_strerror(error));
 	for (const struct addrinfo *a = found; a; a = a->ai_next)
 		add_address(cli, a);
@@ -66,38 +67,62 @@ static int resolve(struct cli *cli, const char *host, const char *port)
 	return 0;
 }
 
+/* "http://" or "https://" or nothing; what is behind it, and whether it is TLS. */
+static const char *cut_scheme(const char *url, bool *is_tls)
+{
+	*is_tls = strncmp(url, "https://", 8) == 0;
+	return *is_tls ? url + 8 : strncmp(url, "http://", 7) == 0 ? url + 7 : url;
+}
+
+/* "HOST:PORT" -> cli->host, port (static text, or in cli->authority). NULL when it is neither. */
+static const char *cut_port(struct cli *cli, const char *standard)
+{
+	char *colon = strrchr(cli->authority, ':');
+	const char *port = standard;
+	size_t n;
+
+	if (colon && strchr(colon, ']'))
+		colon = NULL;
+	if (colon)
+		port = colon + 1;
+	n = colon ? (size_t)(colon - cli->authority) : strlen(cli->authority);
+	if (n > 2 && cli->authority[0] == '[' && cli->authority[n - 1] == ']')
+		cli->host = mem_dup(cli->authority + 1, n - 2);
+	else
+		cli->host = mem_dup(cli->authority, n);
+	return *cli->host && *port && strspn(port, "0123456789") == strlen(port) ? port : NULL;
+}
+
+static int load_trust(struct cli *cli, bool is_tls)
+{
+	const char *file = cli_value(cli, "--cacert");
+	char why[HTTP_TLS_WHY];
+
+	if (!is_tls && file)
+		return cli_fail(cli, CLI_USAGE, "%s: --cacert is for https:// only", cli_url(cli));
+	if (is_tls && http_tls_client(file, &cli->tls, why))
+		return cli_fail(cli, CLI_USAGE, "%s: %s",
+			file ? file : "the certificates of this system", why);
+	return 0;
+}
+
 /* "HOST", "HOST:PORT", "[IPV6]:PORT", with a path behind. */
 static int read_url(struct cli *cli)
 {
-	static const char scheme[] = "http://";
-	const char *url = cli_url(cli), *rest = url, *end, *port, *colon;
-	char *host cleanup(mem_freep) = NULL;
+	bool is_tls;
+	const char *url = cli_url(cli), *rest = cut_scheme(url, &is_tls), *end, *port;
+	int rc;
 
-	if (strncmp(url, "https://", 8) == 0)
-		return cli_fail(cli, CLI_USAGE,
-			"%s: this client speaks plain http only; use it on the judge's machine, or "
-			"through a tunnel (ssh -L 7000:127.0.0.1:7000 HOST)",
-			url);
-	if (strncmp(rest, scheme, strlen(scheme)) == 0)
-		rest += strlen(scheme);
 	end = rest + strcspn(rest, "/?#");
 	cli->prefix = mem_dup(end, strcspn(end, "?#"));
 	for (size_t n = strlen(cli->prefix); n && cli->prefix[n - 1] == '/'; n--)
 		cli->prefix[n - 1] = '\0';
-	host = mem_dup(rest, (size_t)(end - rest));
-	colon = strrchr(host, ':');
-	if (colon && strchr(colon, ']'))
-		colon = NULL;
-	port = colon ? colon + 1 : "80";
-	if (colon)
-		host[colon - host] = '\0';
-	if (!*host || !*port || strspn(port, "0123456789") != strlen(port))
+	cli->authority = mem_dup(rest, (size_t)(end - rest));
+	port = cut_port(cli, is_tls ? "443" : "80");
+	if (!port)
 		return cli_fail(cli, CLI_USAGE, "%s: not a URL like " CLI_URL, url);
-	if (host[0] == '[' && host[strlen(host) - 1] == ']') {
-		host[strlen(host) - 1] = '\0';
-		return resolve(cli, host + 1, port);
-	}
-	return resolve(cli, host, port);
+	rc = load_trust(cli, is_tls);
+	return rc ? rc : resolve(cli, cli->host, port);
 }
 
 static int set_token(struct cli *cli, struct str token)
@@ -134,7 +159,7 @@ static int read_token(struct cli *cli)
 
 static int connect_once(struct cli *cli)
 {
-	const struct http_client_options options = {0};
+	struct http_client_options options = {0};
 	int rc;
 
 	if (cli->client)
@@ -142,9 +167,12 @@ static int connect_once(struct cli *cli)
 	rc = read_url(cli);
 	if (!rc)
 		rc = read_token(cli);
-	if (!rc)
-		cli->client = http_client_new(cli_loop(cli), &options);
-	return rc;
+	if (rc)
+		return rc;
+	options.tls = cli->tls;
+	options.tls_name = cli->host;
+	cli->client = http_client_new(cli_loop(cli), &options);
+	return 0;
 }
 
 /* --- one try ------------------------------------------------------------------------------------------------------------ */
@@ -179,6 +207,7 @@ static void on_reply(void *arg, const struct http_reply *reply)
 	wait->over = true;
 	wait->stale = reply->stale;
 	wait->answer->failure = reply->failure;
+	wait->answer->why = reply->why;
 	wait->answer->status = reply->status;
 	if (reply->failure != HTTP_OK_REPLY)
 		return;
@@ -200,6 +229,8 @@ static unsigned fill_headers(struct cli *cli, const struct question *q)
 		cli->headers[n++] = (struct http_header){"Content-Type", "application/json"};
 	if (q->key)
 		cli->headers[n++] = (struct http_header){"Idempotency-Key", q->key};
+	if (cli->tls)
+		cli->headers[n++] = (struct http_header){"Host", cli->authority};
 	if (cli->authorization)
 		cli->headers[n++] = (struct http_header){"Authorization", cli->authorization};
 	return n;
@@ -316,6 +347,7 @@ static const struct {
 	{HTTP_TIMEOUT, "no answer in time"},
 	{HTTP_BROKEN, "the connection broke before the answer was whole"},
 	{HTTP_TOO_LARGE, "the answer is too large"},
+	{HTTP_UNTRUSTED, "the gateway is not to be trusted, nothing was sent to it"},
 };
 
 static const struct {
@@ -325,6 +357,7 @@ static const struct {
 		     "gateway.hosts"},
 	{"bad_id", "an id is 24 hexadecimal digits: conclave list shows them"},
 	{"disk_full", "make room in the judge's data directory; nothing that was accepted is lost"},
+	{"https_expected", "say https:// in --url or CONCLAVE_URL"},
 	{"missing_source", "name a source file, or give --command"},
 	{"no_judicator", "the gateway runs but finds no judicator: conclave services, or its log"},
 	{"not_found", "this gateway does not know that path: is it of another version?"},
@@ -384,7 +417,15 @@ int cli_explain(const struct cli *cli, const struct answer *answer, int code)
 			cli_url(cli), answer->status);
 	for (size_t i = 0; i < ARRAY_SIZE(failures); i++)
 		if (failures[i].failure == answer->failure)
-			cli_fail(cli, code, "%s: %s", cli_url(cli), failures[i].words);
+			cli_fail(cli, code, "%s: %s%s%s", cli_url(cli), failures[i].words,
+				answer->why ? ": " : "", answer->why ? answer->why : "");
+	if (answer->failure == HTTP_UNTRUSTED) {
+		fprintf(cli->env->err,
+			"  its certificate must name %s and be certified by somebody this system "
+			"trusts, or by --cacert FILE; for plain HTTP say http://\n",
+			cli->host);
+		return code;
+	}
 	fprintf(cli->env->err,
 		"  start a judge here: judicator --standalone; name one elsewhere: --url "
 		"or CONCLAVE_URL; what is wrong here: conclave doctor\n");

@@ -155,6 +155,9 @@ static void cli_fini(struct cli *cli)
 	loop_free(cli->loop);
 	for (size_t i = 0; i < cli->n_addresses; i++)
 		free(cli->addresses[i]);
+	http_tls_free(cli->tls);
+	free(cli->host);
+	free(cli->authority);
 	free(cli->prefix);
 	free(cli->authorization);
 	cli_args_fini(&cli->args);

@@ -10,6 +10,7 @@
 #include "reactor/base/buf.h"
 #include "roles/cli/cli.h"
 #include "rpc/http/client.h"
+#include "rpc/http/tls.h"
 #include "rpc/json.h"
 
 struct addrinfo;
@@ -87,6 +88,7 @@ struct cli {
 	struct cli_args args;
 	struct loop *loop;          /* made when first needed */
 	struct http_client *client; /* likewise */
+	struct http_tls *tls;       /* whom it believes; NULL = http */
 	struct signal_watch *on_int, *on_term;
 	bool interrupted; /* ^C */
 	bool color;
@@ -94,9 +96,10 @@ struct cli {
 	/* Of the URL, once cli_connect() has read it. */
 	char *addresses[CLI_ADDRESSES_MAX]; /* "IP:PORT" */
 	size_t n_addresses, address;        /* the one that answered last */
+	char *host, *authority;             /* "HOST", "HOST:PORT" */
 	char *prefix;                       /* of every path: "" or "/x" */
 	char *authorization;                /* or NULL */
-	struct http_header headers[5];
+	struct http_header headers[6];
 };
 
 /* 0, or CLI_USAGE after saying what is wrong. Words and values are borrowed from argv. */
@@ -132,6 +135,7 @@ struct question {
 
 struct answer {
 	enum http_failure failure;
+	const char *why; /* with HTTP_UNTRUSTED */
 	int status;
 	struct buf body;
 	bool is_stream;         /* of events; whole */

@@ -16,6 +16,9 @@
 #include "reactor/base/mem.h"
 
 static const struct cli_flag common[] = {
+	{"--cacert", NULL, "FILE", FLAG_FILE,
+		"Believe a gateway (https) whose certificate these certify (PEM), instead of those "
+		"the system trusts."},
 	{"--color", NULL, "WHEN", 0, "Colours: auto (on a terminal; the default), always, never."},
 	{"--help", "-h", NULL, 0, "What there is, or how the command is used."},
 	{"--json", NULL, NULL, 0, "Print the judge's answers as they came."},
@@ -24,7 +27,8 @@ static const struct cli_flag common[] = {
 		"File whose first line is the token to show; else CONCLAVE_TOKEN of the "
 		"environment."},
 	{"--url", NULL, "URL", 0,
-		"The gateway; else CONCLAVE_URL of the environment, else " CLI_URL "."},
+		"The gateway, http:// or https://; else CONCLAVE_URL of the environment, "
+		"else " CLI_URL "."},
 	{"--version", "-V", NULL, 0, "Print the version."},
 };
 

@@ -367,7 +367,7 @@ static void texts_fini(char ***texts, unsigned *n)
 static void add_host(struct gateway *g, struct str name, unsigned port)
 {
 	texts_add(&g->hosts, &g->n_hosts, mem_printf(STR_FMT ":%u", STR_ARG(name), port));
-	if (port == 80)
+	if (port == 80 || port == 443)
 		texts_add(&g->hosts, &g->n_hosts, str_dup(name));
 }
 
@@ -541,6 +541,12 @@ void gateway_set_limits(struct gateway *g, int64_t body_max, int64_t read_timeou
 void gateway_set_blob_max(struct gateway *g, int64_t blob_max)
 {
 	g->blob_max = blob_max;
+}
+
+void gateway_set_tls(struct gateway *g, const struct http_tls *tls)
+{
+	if (g->server)
+		http_server_set_tls(g->server, tls);
 }
 
 void gateway_set_tokens(struct gateway *g, struct tokens *tokens)

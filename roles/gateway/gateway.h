@@ -9,6 +9,7 @@
 #include "rpc/rpc_client.h"
 
 struct gateway;
+struct http_tls;
 struct shared;
 struct tokens;
 
@@ -44,6 +45,8 @@ unsigned gateway_port(const struct gateway *gateway);
 void gateway_set_tokens(struct gateway *gateway, struct tokens *tokens);
 /* SIGHUP: from the next upload on. */
 void gateway_set_blob_max(struct gateway *gateway, int64_t blob_max);
+/* At the start and at SIGHUP: TLS from the next connection on; NULL: plain HTTP. Borrowed for the call. */
+void gateway_set_tls(struct gateway *gateway, const struct http_tls *tls);
 /* SIGHUP: from the next header or piece of a body on. Harmless when it has stopped. */
 void gateway_set_limits(struct gateway *gateway, int64_t body_max, int64_t read_timeout_us);
 /* Stops accepting, answers the waiters with what there is, then on_stopped once (after 5 s in any case);

@@ -20,6 +20,7 @@
 #include "roles/gateway/gateway.h"
 #include "roles/gateway/ports.h"
 #include "roles/gateway/shared.h"
+#include "roles/gateway/tls_files.h"
 #include "roles/gateway/tokens.h"
 #include "roles/languages.h"
 #include "roles/role.h"
@@ -34,6 +35,7 @@ struct gateway_state {
 	struct tokens tokens; /* until the gateway has them */
 	struct transport *transport;
 	struct shared *shared;
+	int tls_fd;                   /* memory that the service writes: certificate and key */
 	int fds[PORTS_ADDRESSES_MAX]; /* the gateway's, until it stops */
 	unsigned n_fds, slot;
 	struct gateway *gateway;
@@ -49,6 +51,8 @@ static void state_free(void *state)
 	if (s->transport)
 		s->transport->ops->free(s->transport);
 	shared_free(s->shared);
+	if (s->tls_fd >= 0)
+		close(s->tls_fd);
 	language_map_fini(&s->languages);
 	tokens_fini(&s->tokens);
 	free(s);
@@ -75,6 +79,7 @@ static void check(const struct cfg *cfg, struct cfg_errors *errors)
 
 	if (tokens[0] && tokens[0] != '/')
 		cfg_errors_add(errors, "gateway.tokens", "%s: is not an absolute path", tokens);
+	tls_files_check(cfg, errors);
 	while (str_cut(&rest, ',', &address)) {
 		address = str_trim(address);
 		if (!address.n || tokens[0] || is_loopback(address))
@@ -117,6 +122,7 @@ static int prepare(const struct role_env *env, void **state)
 {
 	struct gateway_state *s = mem_alloc(sizeof(*s));
 
+	s->tls_fd = -1;
 	map_init(&s->languages);
 	*state = s;
 	if (languages_load(env, &s->languages) || !load_tokens(env, env->cfg, &s->tokens))
@@ -130,6 +136,7 @@ static int inherit(struct gateway_state *s, const struct role_env *env)
 	int r = shared_open(PORTS_FD_SHARED, &s->shared);
 
 	close(PORTS_FD_SHARED);
+	s->tls_fd = PORTS_FD_TLS;
 	s->slot = env->worker - 1;
 	if (!r && s->slot >= shared_n_slots(s->shared))
 		r = -EINVAL;
@@ -141,6 +148,21 @@ static int inherit(struct gateway_state *s, const struct role_env *env)
 			"fix=\"if the programs were replaced, restart the service\"",
 			env->worker, strerror(-r));
 	return r;
+}
+
+/* What the service has read. At a reload a context more, which is the same if nothing has changed. */
+static bool take_tls(struct gateway_state *s)
+{
+	struct http_tls *tls = NULL;
+	int r = tls_share_read(s->tls_fd, &tls);
+
+	if (r)
+		log_error(s->env.log, "tls",
+			"problem=\"what the service hands over cannot be used: %s\"", strerror(-r));
+	else
+		gateway_set_tls(s->gateway, tls);
+	http_tls_free(tls);
+	return !r;
 }
 
 static int start(const struct role_env *env, void **state)
@@ -171,7 +193,7 @@ static int start(const struct role_env *env, void **state)
 	options.n_listen_fds = s->n_fds;
 	options.shared = s->shared;
 	options.slot = s->slot;
-	if (gateway_new(env->loop, &options, &s->gateway))
+	if (gateway_new(env->loop, &options, &s->gateway) || !take_tls(s))
 		return FAILED_EXIT;
 	gateway_set_tokens(s->gateway, &s->tokens);
 	shared_set_live(s->shared, s->slot, true);
@@ -205,6 +227,7 @@ static void reload(void *state, const struct cfg *cfg)
 	else
 		log_error(s->env.log, "tokens", "note=\"those of before stay\"");
 	gateway_set_blob_max(s->gateway, cfg_int(cfg, OPT_gateway_blob_max));
+	take_tls(s);
 	gateway_set_limits(s->gateway, cfg_int(cfg, OPT_gateway_body_max),
 		cfg_int(cfg, OPT_gateway_read_timeout));
 }

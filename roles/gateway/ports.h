@@ -11,11 +11,12 @@ struct cfg_errors;
 struct log;
 struct shared;
 
-#define PORTS_ADDRESSES_MAX 12
+#define PORTS_ADDRESSES_MAX 11
 
-/* Descriptors of a worker: the memory (shared.h), and behind it a socket for each address. */
+/* Descriptors of a worker: the memory (shared.h), certificate and key (tls_files.h), and behind them a socket for each address. */
 #define PORTS_FD_SHARED 3
-#define PORTS_FD_LISTEN 4
+#define PORTS_FD_TLS 4
+#define PORTS_FD_LISTEN 5
 
 struct ports {
 	unsigned n_workers, n_addresses;

@@ -2,7 +2,7 @@
 /*
  * web_role - the gateway as a service: N workers at the same addresses, kept running.
  *
- *     prepare (root)  what the workers would refuse is refused here, once; leftovers killed; sockets opened
+ *     prepare (root)  what the workers would refuse is refused here, once; certificate and key read; leftovers killed; sockets opened
  *     start           shared memory, one keeper a worker (proc/keeper.h)
  *     run             a worker ends: out of the dealing (ports.h); its keeper starts it again, at the same socket
  *     stop            sockets closed, SIGTERM to all at once; ended when they have
@@ -26,12 +26,15 @@
 #include "reactor/base/log.h"
 #include "reactor/base/mem.h"
 #include "reactor/loop.h"
+#include "roles/boot/user.h"
 #include "roles/gateway/ports.h"
 #include "roles/gateway/shared.h"
+#include "roles/gateway/tls_files.h"
 #include "roles/role.h"
 #include "roles/service.h"
 
 #define FAILED_EXIT 1
+#define USAGE_EXIT 2
 
 struct web;
 
@@ -46,6 +49,8 @@ struct web {
 	unsigned n;
 	struct ports ports;
 	struct shared *shared;
+	struct tls_files tls; /* until the workers' memory has them */
+	int tls_fd, tls_readers_fd;
 	struct worker *workers;
 	unsigned running; /* keepers that have not stopped */
 	bool stopping;
@@ -102,15 +107,28 @@ static void clear_leftovers(const struct web *web, const struct role_env *env)
 	}
 }
 
+/* Whose a key may be. */
+static unsigned owner_of(const struct cfg *cfg)
+{
+	struct user user = {.uid = geteuid()};
+
+	if (geteuid() == 0 && user_find(cfg_str(cfg, OPT_boot_user), &user))
+		user.uid = 0; /* the workers will say so */
+	return user.uid;
+}
+
 static int prepare(const struct role_env *env, void **state)
 {
 	struct web *web = mem_alloc(sizeof(*web));
 	int rc = try_prepare(env);
 
 	*state = web;
+	web->tls_fd = web->tls_readers_fd = -1;
 	web->n = count_workers(env->cfg);
 	if (rc)
 		return rc;
+	if (!tls_files_read(env->cfg, owner_of(env->cfg), env->log, &web->tls))
+		return USAGE_EXIT;
 	clear_leftovers(web, env);
 	return ports_open(&web->ports, cfg_str(env->cfg, OPT_gateway_addresses), web->n, env->log)
 		       ? FAILED_EXIT
@@ -141,6 +159,8 @@ static void give_descriptors(const struct web *web, unsigned slot, struct spawn_
 {
 	spec->fds[spec->n_fds++] =
 		(struct spawn_fd){.from = shared_fd(web->shared), .to = PORTS_FD_SHARED};
+	spec->fds[spec->n_fds++] =
+		(struct spawn_fd){.from = web->tls_readers_fd, .to = PORTS_FD_TLS};
 	for (unsigned i = 0; i < web->ports.n_addresses; i++)
 		spec->fds[spec->n_fds++] = (struct spawn_fd){
 			.from = web->ports.fds[slot * web->ports.n_addresses + i],
@@ -173,10 +193,28 @@ static void start_worker(struct web *web, const struct role_env *env, unsigned s
 	w->keeper = keeper_new(env->loop, &options);
 }
 
+/* For the workers: what they count, and what they serve with. */
+static int make_memory(struct web *web)
+{
+	int error = shared_new(web->n, &web->shared);
+
+	if (error)
+		return error;
+	web->tls_fd = tls_share_new();
+	if (web->tls_fd < 0)
+		return web->tls_fd;
+	web->tls_readers_fd = tls_share_for_readers(web->tls_fd);
+	if (web->tls_readers_fd < 0)
+		return web->tls_readers_fd;
+	error = tls_share_write(web->tls_fd, &web->tls);
+	tls_files_fini(&web->tls);
+	return error;
+}
+
 static int start(const struct role_env *env, void **state)
 {
 	struct web *web = *state;
-	int error = shared_new(web->n, &web->shared);
+	int error = make_memory(web);
 
 	web->env = *env;
 	if (error) {
@@ -192,10 +230,28 @@ static int start(const struct role_env *env, void **state)
 	return 0;
 }
 
+/* A renewed certificate; one that cannot be used changes nothing. */
+static void reload_tls(struct web *web, const struct cfg *cfg)
+{
+	struct tls_files tls;
+	int error;
+
+	if (!tls_files_read(cfg, owner_of(cfg), web->env.log, &tls)) {
+		log_error(web->env.log, "tls", "note=\"the certificate of before stays\"");
+		return;
+	}
+	error = tls_share_write(web->tls_fd, &tls);
+	if (error)
+		log_error(web->env.log, "tls", "problem=\"the workers' memory: %s\"",
+			strerror(-error));
+	tls_files_fini(&tls);
+}
+
 static void reload(void *state, const struct cfg *cfg)
 {
 	struct web *web = state;
 
+	reload_tls(web, cfg);
 	for (unsigned i = 0; i < web->n; i++) {
 		keeper_set_stop_timeout(web->workers[i].keeper, stop_timeout_of(cfg));
 		keeper_signal(web->workers[i].keeper, SIGHUP);
@@ -234,6 +290,11 @@ static void web_free(void *state)
 	free(web->workers);
 	ports_close(&web->ports);
 	shared_free(web->shared);
+	tls_files_fini(&web->tls);
+	if (web->tls_fd >= 0)
+		close(web->tls_fd);
+	if (web->tls_readers_fd >= 0)
+		close(web->tls_readers_fd);
 	free(web);
 }
 

@@ -13,12 +13,18 @@
  * - evhttp calls us from deep inside a connection, which must not be freed there: a link whose `calling` is set is freed after
  *   the turn. It also goes back to the idle ones only when the callback has returned.
  * - evhttp may call back from inside evhttp_make_request() (no descriptors left): then the outcome is kept and told from the timer.
+ * - With TLS a connection is evhttp's all the same, over an encrypting bufferevent, which serves for one connection: it is not
+ *   connected again. The name is checked by OpenSSL as part of the handshake.
  * - An idle connection that the server closes is noticed through the close callback and dropped. If the close crosses our next request,
  *   the reply is broken and `stale` says that this may be why.
  */
+/* First: it includes OpenSSL, in which `unused` is a name and not yet our attribute. */
+#include "rpc/http/tls_int.h"
+
 #include "rpc/http/client.h"
 
 #include <errno.h>
+#include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,6 +32,7 @@
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
+#include <event2/bufferevent_ssl.h>
 #include <event2/http.h>
 #include <event2/http_struct.h>
 #include <event2/keyvalq_struct.h>
@@ -65,6 +72,7 @@ struct link {
 	struct list link; /* peer->idle or peer->busy; unlinked once dead */
 	struct peer *peer;
 	struct evhttp_connection *ev;
+	SSL *ssl;                /* ev's; NULL = plain */
 	struct pending *pending; /* NULL when idle */
 	bool tuned;              /* the socket has our options */
 	bool used;               /* has brought a whole reply: kept alive since */
@@ -133,12 +141,49 @@ static void on_link_closed(struct evhttp_connection *ev, void *arg)
 	link_kill(link);
 }
 
+/* Who must be at the other end. */
+static void expect_name(SSL *ssl, const char *name)
+{
+	struct in6_addr ip;
+	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
+
+	if (inet_pton(AF_INET, name, &ip) == 1 || inet_pton(AF_INET6, name, &ip) == 1) {
+		CHECK(X509_VERIFY_PARAM_set1_ip_asc(param, name) == 1);
+		return;
+	}
+	CHECK(SSL_set1_host(ssl, name) == 1 && SSL_set_tlsext_host_name(ssl, name) == 1);
+	SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+}
+
+static struct evhttp_connection *connection_new(struct peer *peer, SSL **ssl)
+{
+	struct http_client *client = peer->client;
+	struct event_base *base = loop_event_base(client->loop);
+	struct bufferevent *bev = NULL;
+
+	*ssl = NULL;
+	if (client->options.tls) {
+		*ssl = SSL_new(client->options.tls->ctx);
+		if (!*ssl)
+			return NULL;
+		expect_name(*ssl, client->options.tls_name);
+		bev = bufferevent_openssl_socket_new(
+			base, -1, *ssl, BUFFEREVENT_SSL_CONNECTING, BEV_OPT_CLOSE_ON_FREE);
+		if (!bev) {
+			SSL_free(*ssl);
+			return NULL;
+		}
+	}
+	return evhttp_connection_base_bufferevent_new(
+		base, NULL, bev, peer->address.host, (uint16_t)peer->address.port);
+}
+
 static struct link *link_new(struct peer *peer)
 {
 	struct http_client *client = peer->client;
 	const struct timeval never = {.tv_sec = 30 * 24 * 3600};
-	struct evhttp_connection *ev = evhttp_connection_base_new(loop_event_base(client->loop),
-		NULL, peer->address.host, (uint16_t)peer->address.port);
+	SSL *ssl;
+	struct evhttp_connection *ev = connection_new(peer, &ssl);
 	struct link *link;
 
 	if (!ev)
@@ -147,6 +192,7 @@ static struct link *link_new(struct peer *peer)
 	list_init(&link->link);
 	link->peer = peer;
 	link->ev = ev;
+	link->ssl = ssl;
 	peer->n_links++;
 	evhttp_connection_set_timeout_tv(ev, &never);
 	evhttp_connection_set_retries(ev, 0);
@@ -208,9 +254,10 @@ static void pending_free(struct pending *p)
 }
 
 /* The connection, if any, goes too. */
-static void pending_fail(struct pending *p, enum http_failure failure, bool stale)
+static void pending_fail_why(
+	struct pending *p, enum http_failure failure, bool stale, const char *why)
 {
-	const struct http_reply reply = {.failure = failure, .stale = stale};
+	const struct http_reply reply = {.failure = failure, .stale = stale, .why = why};
 	struct peer *peer = p->peer;
 	http_reply_fn *cb = p->cb;
 	void *arg = p->arg;
@@ -220,6 +267,11 @@ static void pending_fail(struct pending *p, enum http_failure failure, bool stal
 	pending_free(p);
 	peer_start_waiting(peer);
 	cb(arg, &reply);
+}
+
+static void pending_fail(struct pending *p, enum http_failure failure, bool stale)
+{
+	pending_fail_why(p, failure, stale, NULL);
 }
 
 static void pending_cancel(struct op *op)
@@ -316,9 +368,14 @@ static void pending_succeed(struct pending *p, struct evhttp_request *request)
 	cb(arg, &reply);
 	link->calling = false;
 	if (!list_is_linked(&link->link))
-		return; /* the client was freed: the link goes after this turn */
-	list_del(&link->link);
-	list_add_head(&peer->idle, &link->link);
+		return;                 /* the client was freed: the link goes after this turn */
+	if (link->ssl && !link->used) { /* evhttp would connect again with what has ended */
+		link->calling = true;
+		link_kill(link);
+	} else {
+		list_del(&link->link);
+		list_add_head(&peer->idle, &link->link);
+	}
 	peer_start_waiting(peer);
 }
 
@@ -331,10 +388,26 @@ static enum http_failure failure_of(const struct pending *p, const struct evhttp
 	return HTTP_BROKEN;
 }
 
+/* Why there is no TLS, or NULL: then it is not for that. */
+static const char *tls_problem(const struct link *link)
+{
+	unsigned long error;
+	long verified;
+
+	if (!link->ssl || SSL_is_init_finished(link->ssl))
+		return NULL;
+	verified = SSL_get_verify_result(link->ssl);
+	if (verified != X509_V_OK)
+		return X509_verify_cert_error_string(verified);
+	error = bufferevent_get_openssl_error(evhttp_connection_get_bufferevent(link->ev));
+	return error ? ERR_reason_error_string(error) : NULL;
+}
+
 static void on_done(struct evhttp_request *request, void *arg)
 {
 	struct pending *p = arg;
 	struct link *link = p->on;
+	const char *why;
 	enum http_failure failure;
 
 	p->request = NULL; /* evhttp frees it */
@@ -347,9 +420,13 @@ static void on_done(struct evhttp_request *request, void *arg)
 		pending_succeed(p, request);
 		return;
 	}
-	failure = failure_of(p, request);
+	why = tls_problem(link);
+	failure = why ? HTTP_UNTRUSTED : failure_of(p, request);
 	link->calling = true;
-	pending_fail(p, failure, failure == HTTP_BROKEN && p->kept && !p->answering);
+	if (why)
+		pending_fail_why(p, failure, false, why);
+	else
+		pending_fail(p, failure, failure == HTTP_BROKEN && p->kept && !p->answering);
 }
 
 /* --- starting a call --------------------------------------------------------------------------------------------------- */
@@ -465,9 +542,10 @@ static struct evhttp_request *build_request(struct pending *p, const struct http
 	headers = evhttp_request_get_output_headers(request);
 	evhttp_request_set_error_cb(request, on_error);
 	evhttp_request_set_header_cb(request, on_header);
-	evhttp_add_header(headers, "Host", call->address);
 	for (unsigned i = 0; i < call->n_headers; i++)
 		evhttp_add_header(headers, call->headers[i].name, call->headers[i].value);
+	if (!evhttp_find_header(headers, "Host"))
+		evhttp_add_header(headers, "Host", call->address);
 	if (!call->body.n)
 		return request;
 	/* evhttp adds the length of POST and PUT only, but sends the body of any method. */

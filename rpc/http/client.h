@@ -3,6 +3,8 @@
  * http/client - HTTP/1.1 client on evhttp: a pool of keep-alive connections per address, one request in flight on each. A request
  * that is cancelled closes its connection and that connection is never used again.
  *
+ * With TLS every connection of a client speaks it, and nothing is sent before the server's certificate is believed.
+ *
  * Addresses are IP literals (resolving names would block the loop). TCP keepalive 1 s x 3 finds a silent cut.
  */
 #pragma once
@@ -14,6 +16,7 @@
 #include "reactor/op.h"
 
 struct http_client;
+struct http_tls;
 struct log;
 struct loop;
 
@@ -24,6 +27,9 @@ struct http_client_options {
 	unsigned waiting_max;       /* 0 = 1024 */
 	int64_t body_max;           /* of a response; 0 = 256 MiB */
 	int64_t connect_timeout_us; /* 0 = 2 s */
+	const struct http_tls *tls; /* borrowed for the client's life; NULL = plain HTTP */
+	const char *
+		tls_name; /* whom the certificate must name: a host name or an IP literal. Borrowed likewise */
 };
 
 struct http_header {
@@ -31,10 +37,10 @@ struct http_header {
 };
 
 struct http_call {
-	const char *address; /* "IP:PORT" */
-	const char *method;  /* "GET" "POST" "PUT" "DELETE" */
-	const char *path;    /* with query */
-	const struct http_header *headers;
+	const char *address;               /* "IP:PORT" */
+	const char *method;                /* "GET" "POST" "PUT" "DELETE" */
+	const char *path;                  /* with query */
+	const struct http_header *headers; /* without Host there, it is the address */
 	unsigned n_headers;
 	struct str body;    /* copied */
 	int64_t timeout_us; /* whole call, waiting in line included */
@@ -50,12 +56,14 @@ enum http_failure {
 	HTTP_TIMEOUT,
 	HTTP_BROKEN, /* closed or garbled before the reply was whole */
 	HTTP_TOO_LARGE,
+	HTTP_UNTRUSTED, /* connected, but no TLS came about, or the certificate is not believed: nothing was sent */
 };
 
 struct http_reply { /* borrowed for the callback */
 	enum http_failure failure;
 	bool stale; /* with HTTP_BROKEN: a kept connection ended before a byte of the reply came. The server may just have closed it
 		     * for being idle, or may have had the request: a caller whose call is safe to repeat does so, `fresh` */
+	const char *why; /* with HTTP_UNTRUSTED: OpenSSL's words */
 	int status;
 	struct str content_type;
 	struct str body;

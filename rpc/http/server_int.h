@@ -20,6 +20,8 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 
+#include "rpc/http/tls_int.h"
+
 #include "reactor/base/buf.h"
 #include "reactor/base/clock.h"
 #include "reactor/base/list.h"

@@ -23,7 +23,6 @@
 #include <openssl/sslerr.h>
 
 #include "rpc/codec.h"
-#include "rpc/http/tls_int.h"
 
 #define DRAIN_BYTES 65536
 #define RECORD_BYTES 8192 /* the library gives up to 15 000 at once */

@@ -89,7 +89,11 @@ static void wrong_arguments_say_what_is_right(void **state unused)
 
 static void urls_are_checked(void **state unused)
 {
-	expect(2, "", "plain http only", W("list", "--url", "https://127.0.0.1:7000"));
+	expect(3, "", "nobody listens there", W("list", "--url", "https://127.0.0.1:1"));
+	expect(2, "", "not a URL like", W("list", "--url", "https://"));
+	expect(2, "", "--cacert is for https", W("list", "--url", "127.0.0.1:1", "--cacert", "/x"));
+	expect(2, "", "/dev/null: no certificates",
+		W("list", "--url", "https://127.0.0.1:1", "--cacert", "/dev/null"));
 	expect(2, "", "not a URL like", W("list", "--url", "http://127.0.0.1:x"));
 	expect(2, "", "not a URL like", W("list", "--url", "http://"));
 	expect(2, "", "no token in it", W("list", "--token-file", "/dev/null"));
