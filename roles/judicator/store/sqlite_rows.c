@@ -16,6 +16,9 @@
  * readers at once, and costs microseconds instead of a disk's turn. A note is written only where its claim still owns the task, since
  * the same batch may have ended it.
  *
+ * Heads. A report with room asks for the head of every language it offers, and most of those have not changed since the last report asked.
+ * The writing handle keeps what it found until it writes a task of that language, or takes anything back.
+ *
  * Taking back. What SQLite does not know of (hour, last_add_us, seqs, notes) is marked at begin and at each savepoint, and put back.
  * A disk that is full or fails may end the whole transaction, not only the savepoint: undo says so and the caller starts again, an
  * operation at a time.
@@ -35,7 +38,8 @@
 #include "reactor/base/mem.h"
 
 #define APPLICATION_ID 0x436e636c /* "Cncl" */
-#define BUSY_MS 5000              /* somebody looks into the file with other tools */
+#define HEADS_MAX 1024 /* languages are named by clients; the others are looked up each time */
+#define BUSY_MS 5000   /* somebody looks into the file with other tools */
 #define ROOM_BELIEVED_US (100 * US_PER_MS)
 #define STRING_OF(x) #x
 #define STRING(x) STRING_OF(x)
@@ -243,6 +247,11 @@ struct note { /* progress of a claim */
 	char executor[STORE_EXECUTOR_MAX + 1];
 };
 
+struct head { /* of a language's queue, as it was found last */
+	bool is_known, is_there;
+	struct rows_task task;
+};
+
 struct mark {
 	int64_t last_add_us;
 	size_t n_undos, n_notes;
@@ -257,6 +266,9 @@ struct sqlite_rows {
 	int64_t reserve_bytes, now_us, room_asked_us;
 	bool has_room, was_room_asked;
 	struct map seqs; /* executor -> struct seq, owned */
+	struct map
+		heads; /* language -> struct head, owned; unused by a reader, whose snapshots change */
+	bool writes;
 	/* of the transaction */
 	struct seq_undo *undos;
 	struct note *notes;
@@ -573,6 +585,21 @@ static int labels_add(struct sqlite_rows *s, const struct rows_task *t, struct s
 	return err;
 }
 
+/* A task of the language was written: whatever is its head now is looked up when somebody asks. */
+static void head_forget(struct sqlite_rows *s, const char *language)
+{
+	struct head *head = map_get(&s->heads, str_from(language));
+
+	if (head)
+		head->is_known = false;
+}
+
+static void heads_forget(struct sqlite_rows *s)
+{
+	map_each (it, &s->heads)
+		((struct head *)map_entry_of(it)->value)->is_known = false;
+}
+
 static int sql_task_add(
 	struct rows *rows, const struct rows_task *t, struct str doc, struct str labels)
 {
@@ -580,6 +607,7 @@ static int sql_task_add(
 	sqlite3_stmt *stmt = s->stmts[SQL_TASK_ADD];
 	int err;
 
+	head_forget(s, t->language);
 	task_bind(stmt, t);
 	bind_str(stmt, 2, id_str(&t->id));
 	bind_str(stmt, 3, str_from(t->language));
@@ -597,6 +625,7 @@ static int sql_task_put(struct rows *rows, const struct rows_task *t)
 {
 	struct sqlite_rows *s = self(rows);
 
+	head_forget(s, t->language);
 	task_bind(s->stmts[SQL_TASK_PUT], t);
 	return run(s, SQL_TASK_PUT);
 }
@@ -653,12 +682,35 @@ static int sql_owned(
 	return err;
 }
 
+static int head_read(struct sqlite_rows *s, struct str language, struct rows_task *out)
+{
+	bind_str(s->stmts[SQL_HEAD], 1, language);
+	return task_one(s, SQL_HEAD, out);
+}
+
 static int sql_head(struct rows *rows, struct str language, struct rows_task *out)
 {
 	struct sqlite_rows *s = self(rows);
+	struct head *head = s->writes ? map_get(&s->heads, language) : NULL;
+	int err;
 
-	bind_str(s->stmts[SQL_HEAD], 1, language);
-	return task_one(s, SQL_HEAD, out);
+	if (head && head->is_known) {
+		if (head->is_there)
+			*out = head->task;
+		return head->is_there ? 0 : ROWS_NONE;
+	}
+	err = head_read(s, language, out);
+	if (err < 0 || !s->writes || (!head && map_count(&s->heads) >= HEADS_MAX))
+		return err;
+	if (!head) {
+		head = mem_alloc(sizeof(*head));
+		map_set(&s->heads, language, head);
+	}
+	head->is_known = true;
+	head->is_there = err == 0;
+	if (err == 0)
+		head->task = *out;
+	return err;
 }
 
 static int sql_oldest(struct rows *rows, enum task_status status, int64_t *add_us)
@@ -882,6 +934,7 @@ static void mark_set(struct sqlite_rows *s, struct mark *mark, struct hour *hour
 
 static void mark_restore(struct sqlite_rows *s, const struct mark *mark, const struct hour *hour)
 {
+	heads_forget(s);
 	while (s->now.n_undos > mark->n_undos) {
 		const struct seq_undo *undo = &s->undos[--s->now.n_undos];
 
@@ -1187,6 +1240,8 @@ int sqlite_rows_open(const struct sqlite_rows_options *options, struct sqlite_ro
 	s->dir = mem_strdup(options->dir);
 	s->has_room = true;
 	map_init(&s->seqs);
+	map_init(&s->heads);
+	s->writes = options->writes;
 	err = open_into(s, options);
 	if (err == -EUCLEAN)
 		snprintf(error, SQLITE_ROWS_ERROR_MAX,
@@ -1213,6 +1268,9 @@ void sqlite_rows_close(struct sqlite_rows *s)
 	map_each (it, &s->seqs)
 		free(map_entry_of(it)->value);
 	map_fini(&s->seqs);
+	map_each (it, &s->heads)
+		free(map_entry_of(it)->value);
+	map_fini(&s->heads);
 	free(s->undos);
 	free(s->notes);
 	free(s->dir);
