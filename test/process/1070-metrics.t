@@ -91,11 +91,26 @@ is_restarted()
 }
 check "a restart is seen" wait_until "$START_S" is_restarted
 
+# The last hour is the store's: it outlives the judicator, however that ends.
+hour_is_whole()
+{
+	api stats >"$answer" && shows '(.added | add) == 4 and (.done | add) == 4 and (.accepted | add) == 3 and
+		([.added, .done, .accepted, .pending, .running] | map(length) | unique) == [60] and .step_s == 60 and
+		.pending[0] == 0 and .pending[59] == 0 and .running[59] == 0 and .now.pending == 0 and .now.oldest == null and
+		.now.executors == {alive: 1, dead: 0} and .now.slots == '"$slots"
+}
+check "the last hour" hour_is_whole
+old=$(pid_in "$run/judicator.pid")
+kill -KILL "$old"
+check "the judicator is back" wait_until "$START_S" is_new "$run" judicator "$old"
+check "and so is the last hour" wait_until "$START_S" hour_is_whole
+
 stop boot
 check "it ends well" [ "$status" = 0 ]
 
 # Without the options nobody listens.
 judge_start
+check "the last hour is there after a stop" hour_is_whole
 check "the judicator serves no page" not page "$judicator_metrics" "$J"
 check "the executor serves no page" not page "$executor_metrics" "$E"
 finish
