@@ -139,8 +139,9 @@ static void on_request(
 		answer_problem(server, request, &problem);
 		return;
 	}
-	if (server->ops->drop)
-		server->ops->drop(request); /* the record has all of it; ten thousand may wait */
+	/* The record has all of it but what is carried, which lies in the body; ten thousand may wait. */
+	if (server->ops->drop && !carried.p)
+		server->ops->drop(request);
 	call = mem_alloc(sizeof(*call));
 	call->server = server;
 	call->request = request;

@@ -146,6 +146,7 @@ static void poll_slim(struct poll *p)
 	to->seq = from->seq;
 	to->acked = from->acked;
 	to->vacant = from->vacant;
+	to->slots = from->slots;
 	to->languages = (struct codec_list){languages, from->languages.count};
 	to->wait_ms = from->wait_ms;
 	record_free(p->record);

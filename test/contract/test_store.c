@@ -1190,6 +1190,11 @@ static void the_list_has_the_slots_that_were_said(void **state)
 	list_executors(h, false);
 	assert_int_equal(h->executors[0].slots, 2);
 	assert_int_equal(h->executors[0].last_seq, 2);
+	s.r.seq = 3;
+	s.r.slots = 0; /* says nothing of it */
+	report(h, s);
+	list_executors(h, false);
+	assert_int_equal(h->executors[0].slots, 2);
 }
 
 static void a_language_is_told_once_for_each_task_queued(void **state)

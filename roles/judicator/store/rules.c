@@ -464,7 +464,7 @@ static int executor_note(
 	struct rules *r, struct rows_executor *row, const struct msg_report_request *request)
 {
 	row->last_seq = request->seq;
-	if (row->slots == request->slots)
+	if (!request->slots || row->slots == request->slots)
 		return r->rows->ops->executor_seen(r->rows, row);
 	row->slots = request->slots;
 	return r->rows->ops->executor_put(r->rows, row);
