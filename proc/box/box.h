@@ -166,7 +166,8 @@ int box_host_open(struct loop *loop, const struct box_ops *ops, const struct box
 void box_host_close(
 	struct box_host *host); /* runs still alive are killed; no callbacks; NULL is fine */
 const char *box_host_isolation(const struct box_host *host);
-/* Why it is less than full, in words that say what to type; "" when it is not, or nobody can say. */
+/* Why it is less than it could be for this user: a line "what is missing: what to type" for each thing; "" when nothing is, or nobody
+ * can say. */
 const char *box_host_shortfall(const struct box_host *host);
 /* NULL while new runs can be taken; else why they never will be again, in words (borrowed). A conclave-box that died is started
  * again only when the process still may do what it could at the start, and at most three times without coming up; otherwise its service should be restarted. */

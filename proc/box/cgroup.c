@@ -412,11 +412,11 @@ static int make_group(struct cgroup *g, unsigned t, char why[CGROUP_WHY_MAX])
 {
 	if (mkdirat(g->parents[t], g->name, 0755) < 0 && errno != EEXIST) {
 		int error = -errno;
-		snprintf(why, CGROUP_WHY_MAX,
-			"cannot make a %s control group: %s; run as root, with the cgroup file "
-			"systems "
-			"mounted read-write (in a container: --privileged)",
-			g->ops->name, strerror(-error));
+		snprintf(why, CGROUP_WHY_MAX, "cannot make a %s control group: %s; %s",
+			g->ops->name, strerror(-error),
+			geteuid() == 0 ? "mount the cgroup file systems read-write (in a "
+					 "container: --privileged)"
+				       : "run as root, or have one delegated");
 		return error;
 	}
 	g->groups[t] = openat(g->parents[t], g->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

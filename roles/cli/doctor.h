@@ -22,7 +22,8 @@ void doctor_cgroups(struct doctor *d);
 void doctor_seccomp(struct doctor *d);
 void doctor_core_pattern(struct doctor *d);
 /* doctor_judge.c */
-void doctor_sandbox(struct doctor *d); /* conclave-box is there, and a program runs in it */
+void doctor_sandbox(struct doctor *
+		d); /* conclave-box is there, a program runs in it, and what it comes to for this user */
 void doctor_languages(struct doctor *d);
 void doctor_disk(struct doctor *d);
 void doctor_ports(struct doctor *d);

@@ -75,6 +75,43 @@ static void run_trial(struct cli *cli, struct box_host *host, struct trial *t)
 		t->why = mem_printf("%s", rc ? strerror(-rc) : "no end within 30 s");
 }
 
+/* What an ordinary user's sandbox lacks, by the texts behind the first comma of its isolation. */
+static const struct {
+	const char *gap, *means;
+	bool has_reason; /* the shortfall has a line for it; what is wrong with control groups is a check of its own */
+} gaps[] = {
+	{"one uid",
+		"programs run with your own uid: walls of namespaces only between them and the "
+		"judge",
+		true},
+	{"limits polled",
+		"memory is looked at every few ms, not limited by the kernel: a limit is passed by "
+		"some MB "
+		"before it ends a program",
+		false},
+};
+
+static void add_gaps(struct doctor *d, const struct box_host *host)
+{
+	struct str lines = str_from(box_host_shortfall(host)), line, what;
+
+	for (size_t i = 0; i < ARRAY_SIZE(gaps); i++) {
+		char *advice cleanup(mem_freep) = NULL;
+
+		if (!strstr(box_host_isolation(host), gaps[i].gap))
+			continue;
+		if (gaps[i].has_reason && str_cut(&lines, '\n', &line) &&
+			str_cut(&line, ':', &what)) {
+			advice = mem_printf(STR_FMT, STR_ARG(str_trim(line)));
+			doctor_add(d, FINDING_WARN, advice, "%s: %s (" STR_FMT ")", gaps[i].gap,
+				gaps[i].means, STR_ARG(what));
+			continue;
+		}
+		doctor_add(d, FINDING_WARN, "what the line 'cgroups' says", "%s: %s", gaps[i].gap,
+			gaps[i].means);
+	}
+}
+
 static void try_sandbox(struct doctor *d, const char *helper)
 {
 	struct cli *cli = doctor_cli(d);
@@ -91,16 +128,20 @@ static void try_sandbox(struct doctor *d, const char *helper)
 	}
 	if (box_host_open(cli_loop(cli), &box_ns, &options, &host, &t.why) == 0)
 		run_trial(cli, host, &t);
-	if (t.fine)
+	if (t.fine) {
 		doctor_add(d, FINDING_OK, NULL, "a program ran in it in %.1f ms; isolation: %s",
 			(double)t.wall_us / US_PER_MS, box_host_isolation(host));
-	else
+		add_gaps(d, host);
+	} else {
 		doctor_add(d, FINDING_FAIL,
 			geteuid() == 0
 				? "mend what it says; executor.box = none needs nothing, and "
 				  "isolates nothing"
-				: "sudo conclave doctor",
+				: "what it says; or start the judge as root: sudo judicator "
+				  "--standalone; executor.box = none needs nothing, and "
+				  "isolates nothing",
 			"no program can run in it: %s", t.why ? t.why : "for no known reason");
+	}
 	box_host_close(host);
 	free(t.why);
 	rmdir(dir);

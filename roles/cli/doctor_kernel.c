@@ -18,11 +18,13 @@
 void doctor_user(struct doctor *d)
 {
 	if (geteuid() == 0)
-		doctor_add(d, FINDING_OK, NULL, "root: boot keeps root, the services drop it");
+		doctor_add(d, FINDING_OK, NULL,
+			"root: boot keeps root, the services drop it. What an ordinary user would "
+			"get, doctor tells when he runs it");
 	else
 		doctor_add(d, FINDING_WARN, "sudo judicator --standalone",
-			"uid %ld: without root the sandbox depends on user namespaces and a "
-			"delegated cgroup",
+			"uid %ld: a judge of yours works through user namespaces; the lines below "
+			"say how well",
 			(long)geteuid());
 }
 
@@ -73,13 +75,28 @@ void doctor_namespaces(struct doctor *d)
 		doctor_add(d, FINDING_OK, NULL, "cgroup ipc mnt net pid user uts");
 }
 
+/* systemd delegates v2 only; a group of v1 has to be given by hand. */
+static const char *cgroup_advice(void)
+{
+	struct cgroup_mount mount;
+
+	if (cgroup_find_mount("cgroup", "memory", &mount))
+		return "for c in memory pids cpuacct; do g=/sys/fs/cgroup/$c/conclave-$USER; sudo "
+		       "mkdir -p "
+		       "$g && sudo chown -R $USER $g && echo $$ | sudo tee $g/cgroup.procs; done; "
+		       "then "
+		       "from the same shell: judicator --standalone";
+	return "loginctl enable-linger; systemd-run --user --scope -p Delegate=yes judicator "
+	       "--standalone";
+}
+
 /* Which hierarchy a slot's groups will be made in, as conclave-box chooses it; nothing is made. */
 void doctor_cgroups(struct doctor *d)
 {
 	struct buf reasons cleanup(buf_fini) = BUF_INIT;
 	const struct cgroup_ops *ops;
 
-	for (unsigned i = 0; (ops = cgroup_row(i)); i++) {
+	for (unsigned i = 0; (ops = cgroup_row(i)) && !ops->leaf_open; i++) {
 		struct cgroup g = {.ops = ops};
 		char why[CGROUP_WHY_MAX] = "";
 		int rc = ops->find(&g, why);
@@ -97,11 +114,12 @@ void doctor_cgroups(struct doctor *d)
 		buf_addf(&reasons, "%s%s: %s", reasons.len ? "; " : "", ops->name,
 			rc ? why : "our own group is not ours to write");
 	}
-	doctor_add(d, geteuid() == 0 ? FINDING_FAIL : FINDING_WARN,
-		geteuid() == 0
-			? "mount -t cgroup2 none /sys/fs/cgroup"
-			: "systemd-run --user --scope -p Delegate=yes judicator --standalone",
-		"%s", reasons.len ? reasons.data : "none");
+	if (geteuid() == 0)
+		doctor_add(d, FINDING_FAIL, "mount -t cgroup2 none /sys/fs/cgroup", "%s",
+			reasons.len ? reasons.data : "none");
+	else
+		doctor_add(d, FINDING_WARN, cgroup_advice(), "%s",
+			reasons.len ? reasons.data : "none");
 }
 
 void doctor_seccomp(struct doctor *d)

@@ -6,8 +6,8 @@
  * compared whole. Each test runs on a real loop with a deadline. Must run as root: a sandbox that cannot be opened is a failure
  * of the test, never a reason to pass over it.
  *
- * box_ns comes in four rows: root's, and an ordinary user's with nothing, with a delegated control group, and with subordinate ids. Those
- * three run in a child process that has become nobody. What a row cannot keep, its fields say, and the test asserts what comes instead.
+ * box_ns comes in five rows: root's, and an ordinary user's with nothing, with subordinate ids, with a delegated control group, and with
+ * both. Those run in a child process that has become nobody. What a row cannot keep, its fields say, and the test asserts what comes instead.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -1664,6 +1664,12 @@ static void give_groups_only(void)
 	give_ids("");
 }
 
+static void give_groups_and_ids(void)
+{
+	delegate_groups();
+	give_some_ids();
+}
+
 static const struct row rows[] = {
 	{"box_none", &box_none, "none"},
 	{"box_ns", &box_ns, "full", .isolates = true},
@@ -1673,9 +1679,11 @@ static const struct row rows[] = {
 		.polled = true, .prepare = give_some_ids},
 	{"box_ns (user, groups)", &box_ns, "rootless, one uid", .isolates = true, .user = true,
 		.one_id = true, .prepare = give_groups_only},
+	{"box_ns (user, groups, ids)", &box_ns, "rootless", .isolates = true, .user = true,
+		.prepare = give_groups_and_ids},
 };
 
-enum { ROW_NONE, ROW_NS, ROW_USER, ROW_IDS, ROW_GROUPS };
+enum { ROW_NONE, ROW_NS, ROW_USER, ROW_IDS, ROW_GROUPS, ROW_ALL };
 
 #define SET_UP(which)                                                                              \
 	static int set_up_##which(void **state)                                                    \
@@ -1688,6 +1696,7 @@ SET_UP(ROW_NS)
 SET_UP(ROW_USER)
 SET_UP(ROW_IDS)
 SET_UP(ROW_GROUPS)
+SET_UP(ROW_ALL)
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -1880,5 +1889,6 @@ int main(int argc, char **argv)
 	failed += AS_USER(ROW_USER, ns);
 	failed += AS_USER(ROW_IDS, ns);
 	failed += AS_USER(ROW_GROUPS, ns);
+	failed += AS_USER(ROW_ALL, ns);
 	return failed;
 }

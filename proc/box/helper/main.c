@@ -427,7 +427,8 @@ static int open_groups(struct helper *h, char why[CGROUP_WHY_MAX])
 
 	if (error == 0 || !h->userns.entered)
 		return error;
-	snprintf(h->no_groups, sizeof(h->no_groups), "%s", why);
+	snprintf(h->no_groups, sizeof(h->no_groups), "no control group is ours to write (%.250s)",
+		why);
 	cgroup_open_polled(&h->cgroup);
 	return 0;
 }
@@ -499,7 +500,7 @@ static void say_tier(const struct helper *h, struct wire *hello)
 					    : WIRE_TIER_ONE_ID;
 	if (h->userns.entered)
 		snprintf(hello->text, sizeof(hello->text), "%.150s%s%.330s", one_id,
-			one_id[0] && groups[0] ? "; " : "", groups);
+			one_id[0] && groups[0] ? "\n" : "", groups);
 }
 
 int main(int argc, char **argv)

@@ -29,6 +29,7 @@
 #define NEWUIDMAP "/usr/bin/newuidmap"
 #define NEWGIDMAP "/usr/bin/newgidmap"
 #define LINE_MAX_BYTES 512
+#define FREE_IDS "1879048192-1879113727"
 
 struct range {
 	unsigned long start, count;
@@ -78,10 +79,11 @@ static bool find_range(const char *file, uid_t uid, struct range *out)
 	return found;
 }
 
-/* Both ranges, or false with what to type. */
+/* Both ranges, or false with what to type. A range nobody has by default: above those that useradd gives away. */
 static bool find_ranges(struct userns *u, struct range *uids, struct range *gids)
 {
 	const char *const tools[] = {NEWUIDMAP, NEWGIDMAP};
+	char name[LINE_MAX_BYTES];
 
 	for (size_t i = 0; i < ARRAY_SIZE(tools); i++) {
 		if (access(tools[i], X_OK) == 0)
@@ -92,9 +94,12 @@ static bool find_ranges(struct userns *u, struct range *uids, struct range *gids
 	}
 	if (find_range("/etc/subuid", u->uid, uids) && find_range("/etc/subgid", u->uid, gids))
 		return true;
+	if (!find_name(u->uid, name))
+		snprintf(name, sizeof(name), "USER");
 	snprintf(u->why_one_id, sizeof(u->why_one_id),
-		"no subordinate ids: sudo usermod --add-subuids 100000-165535 --add-subgids "
-		"100000-165535 USER");
+		"no subordinate ids: sudo usermod --add-subuids " FREE_IDS
+		" --add-subgids " FREE_IDS " %.32s",
+		name);
 	return false;
 }
 
@@ -250,8 +255,9 @@ int userns_enter(struct userns *u, char why[USERNS_WHY_MAX])
 	} else {
 		if (has_ranges)
 			snprintf(u->why_one_id, sizeof(u->why_one_id),
-				"newuidmap or newgidmap refused the range in /etc/subuid and "
-				"/etc/subgid");
+				"newuidmap or newgidmap refused the ids of /etc/subuid and "
+				"/etc/subgid: chmod u+s /usr/bin/newuidmap /usr/bin/newgidmap, and "
+				"start without no_new_privs");
 		error = map_only_us(u->uid, gid);
 	}
 	if (error < 0)

@@ -18,7 +18,7 @@ struct userns {
 	uid_t uid;    /* who started us, in numbers of the host */
 	unsigned
 		n_ids; /* numbers 1 to n_ids are ours too; 0: programs run as number 0, with nothing to tell them from us */
-	char why_one_id[160]; /* with n_ids 0: what is missing, and what to type */
+	char why_one_id[200]; /* with n_ids 0: "what is missing: what to type" */
 };
 
 /* Nothing for root. Else enters one; afterwards we have every right over what is made in it and none over the host. 0, or -errno
