@@ -299,6 +299,14 @@ int64_t meter_look(struct meter *m)
 
 /* --- beginning and end -------------------------------------------------------------------------------- */
 
+/* Kills by the machine's OOM killer, whoever died of them. */
+static int64_t count_machine_ooms(int proc_fd)
+{
+	char text[16384];
+
+	return read_file(proc_fd, "vmstat", text, sizeof(text)) ? field(text, "\noom_kill ") : 0;
+}
+
 void meter_init(struct meter *m, int proc_fd, int out, const struct meter_limits *limits)
 {
 	memset(m, 0, sizeof(*m));
@@ -307,6 +315,7 @@ void meter_init(struct meter *m, int proc_fd, int out, const struct meter_limits
 	m->limits = *limits;
 	m->given_bytes = written_bytes();
 	m->reaped_us = usage_us(RUSAGE_CHILDREN);
+	m->machine_ooms = count_machine_ooms(proc_fd);
 	m->sample.has_limit_ooms = true;
 }
 
@@ -318,7 +327,7 @@ void meter_fini(struct meter *m)
 }
 
 /* Nobody is left to look at: all that was ever seen has gone, and what was waited for has come back. */
-void meter_finish(struct meter *m)
+void meter_finish(struct meter *m, bool killed)
 {
 	int64_t reaped_before_us = m->reaped_us;
 	struct meter_list last = m->before;
@@ -336,5 +345,9 @@ void meter_finish(struct meter *m)
 		m->sample.memory_bytes = largest;
 	if (m->file_bytes > 0 && largest > m->limits.memory_bytes)
 		m->sample.oom_kills = m->sample.limit_ooms = 1;
+	/* Nobody here has killed it; a control group would know whether the machine did. */
+	if (killed && m->sample.oom_kills == 0 && m->sample.cpu_us <= m->limits.cpu_us &&
+		count_machine_ooms(m->proc_fd) > m->machine_ooms)
+		m->sample.oom_kills = 1;
 	publish(m);
 }

@@ -37,8 +37,9 @@ struct meter {
 	struct meter_list seen, before;
 	/* CPU time of those that have gone, as last seen, and what has come back of it through their parents */
 	int64_t gone_us, returned_us;
-	int64_t reaped_us;  /* by us, at the last look */
-	int64_t file_bytes; /* most file pages seen mapped: in ru_maxrss, but nobody's memory */
+	int64_t reaped_us;    /* by us, at the last look */
+	int64_t file_bytes;   /* most file pages seen mapped: in ru_maxrss, but nobody's memory */
+	int64_t machine_ooms; /* of the whole machine, before */
 	unsigned calls;
 	struct cgroup_sample sample;
 };
@@ -48,5 +49,5 @@ void meter_init(struct meter *m, int proc_fd, int out, const struct meter_limits
 void meter_fini(struct meter *m);
 /* Looks, and publishes. Microseconds until the next look; 0: a limit has been passed, everything must be killed. */
 int64_t meter_look(struct meter *m) must_check;
-/* After the last process has been reaped: the final figures. */
-void meter_finish(struct meter *m);
+/* After the last process has been reaped: the final figures. `killed`: the program ended by a SIGKILL. */
+void meter_finish(struct meter *m, bool killed);

@@ -480,7 +480,7 @@ static bool reap_ended(pid_t pid, int *status)
 static _Noreturn void stop_metered(struct zygote *z, struct meter *meter)
 {
 	kill_the_rest(z);
-	meter_finish(meter);
+	meter_finish(meter, false);
 	_exit(0);
 }
 
@@ -555,7 +555,8 @@ static void serve(struct zygote *z, struct run *run, struct program *program)
 	message.ended.wall_us = now_us() - started;
 	kill_the_rest(z);
 	if (is_metered(z))
-		meter_finish(&meter);
+		meter_finish(&meter, WIFSIGNALED(message.ended.status) &&
+					     WTERMSIG(message.ended.status) == SIGKILL);
 	tell(z, &message);
 	if (run->collect_fd >= 0 && WIFEXITED(message.ended.status) &&
 		WEXITSTATUS(message.ended.status) == 0)
