@@ -193,13 +193,14 @@ static int do_fork_some(char **argv)
 /* As many as it may, all there at the same time for a while. */
 static int do_fork_hold(char **argv)
 {
-	while (fork() > 0)
+	pid_t child;
+
+	while ((child = fork()) > 0)
 		continue;
-	if (errno != EAGAIN) /* a child */
+	if (child == 0)
 		pause();
 	usleep(200000);
-	kill(-1, SIGKILL);
-	return 0;
+	return errno == EAGAIN ? 0 : 1;
 }
 
 /* What pid 1 would suffer by from somebody of the same uid. */
@@ -293,13 +294,18 @@ static int do_share_memory(char **argv)
 /* Main ends at once; what it left behind would live for ever and spin. */
 static int do_daemon(char **argv)
 {
+	int beat[2];
+	char byte;
+
+	if (pipe(beat) < 0)
+		return 1;
 	if (fork() == 0) {
 		setsid();
 		if (fork() == 0) {
 			signal(SIGTERM, SIG_IGN);
 			signal(SIGHUP, SIG_IGN);
 			for (;;) {
-				if (write(1, "h", 1) < 0)
+				if (write(1, "h", 1) < 0 || write(beat[1], "h", 1) < 0)
 					pause();
 				usleep(1000);
 			}
@@ -307,8 +313,7 @@ static int do_daemon(char **argv)
 		_exit(0);
 	}
 	wait(NULL);
-	usleep(20000);
-	return 0;
+	return read(beat[0], &byte, 1) == 1 ? 0 : 2;
 }
 
 static int do_network(char **argv)
