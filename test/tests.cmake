@@ -61,7 +61,7 @@ if(TARGET judicator)
     foreach(script ${tests})
       get_filename_component(name ${script} NAME_WE)
       add_test(NAME ${ring}/${name} COMMAND ${BASH} ${script})
-      set_tests_properties(${ring}/${name} PROPERTIES LABELS ${ring} TIMEOUT 180
+      set_tests_properties(${ring}/${name} PROPERTIES LABELS ${ring} TIMEOUT 300
         ENVIRONMENT "CONCLAVE_TEST_BIN=${CONCLAVE_BIN};CONCLAVE_TEST_TOOLS=${CMAKE_BINARY_DIR}/test")
       if(ring STREQUAL "browser")
         set_tests_properties(${ring}/${name} PROPERTIES TIMEOUT 1200)
