@@ -475,6 +475,67 @@ static void test_rpc_over_http(void **state)
 	rpc_server_free(server);
 }
 
+static void handle_put(void *arg, struct rpc_call *call)
+{
+	*(struct rpc_call **)arg = call;
+}
+
+static bool is_filled(struct str bytes, char c, size_t n)
+{
+	for (size_t i = 0; i < bytes.n; i++) {
+		if (bytes.p[i] != c)
+			return false;
+	}
+	return bytes.n == n;
+}
+
+/* What a call carries is there until it is answered, however long that takes. */
+static void test_carried_bytes_stay(void **state)
+{
+	enum { N = 100000 };
+	static rpc_handler_fn *const handlers[RPC_METHOD_N] = {
+		[RPC_blob_put] = handle_put, [RPC_ping] = handle_ping};
+	const struct msg_ping_request ping = {.from = STR("e1")};
+	struct fixture *f = *state;
+	const struct msg_blob_put_request put = {
+		.blob = STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
+		.last = true};
+	char *bytes = mem_alloc(N), *others[4];
+	struct rpc_call *call = NULL;
+	struct rpc_server *server;
+	int64_t until_us = clock_boot_us() + 30 * US_PER_S;
+	struct outcome other = {0};
+	struct op *op = NULL;
+	char address[32];
+
+	memset(bytes, 'x', N);
+	assert_int_equal(
+		rpc_server_new(f->loop, NULL, f->node, "127.0.0.1:0", handlers, &call, &server), 0);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", rpc_server_port(server));
+	assert_int_equal(rpc_call_carrying(f->loop, f->client, address, RPC_blob_put, &put,
+				 (struct str){bytes, N}, 0, on_answer, NULL, &op),
+		0);
+	free(bytes);
+	while (!call && clock_boot_us() < until_us)
+		loop_turn(f->loop, 10000);
+	assert_non_null(call);
+	/* Meanwhile others come and go, and take what memory there is. */
+	for (unsigned i = 0; i < ARRAY_SIZE(others); i++) {
+		others[i] = mem_alloc(N);
+		memset(others[i], 'y', N);
+		other = (struct outcome){0};
+		assert_int_equal(rpc_call(f->loop, f->client, address, RPC_ping, &ping, 0,
+					 on_answer, &other, &other.op),
+			0);
+		await(f, &other.fired);
+	}
+	assert_true(is_filled(rpc_call_carried(call), 'x', N));
+	for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
+		free(others[i]);
+	op_cancel(&op);
+	rpc_server_free(server);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -493,6 +554,7 @@ int main(void)
 		TEST(test_stale_connection_is_tried_once_more),
 		TEST(test_but_not_twice),
 		TEST(test_rpc_over_http),
+		TEST(test_carried_bytes_stay),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
