@@ -95,7 +95,7 @@ static const char *file_problem(int fd, bool is_key, unsigned owner)
 static const char *read_all(int fd, struct buf *out)
 {
 	char *block = buf_reserve(out, FILE_MAX + 1);
-	ssize_t n;
+	ssize_t n = 0;
 
 	while (out->len <= FILE_MAX &&
 		(n = read(fd, block + out->len, FILE_MAX + 1 - out->len)) > 0)
