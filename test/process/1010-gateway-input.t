@@ -136,7 +136,7 @@ check "another one with that key is a conflict" refuses 409 task_conflict "${jso
 check "the task can be read once it is done" answers 200 .done "/api/v1/tasks/$id?wait=30000"
 check "a task that is done cannot be cancelled" refuses 409 task_done -X DELETE "/api/v1/tasks/$id"
 check "only one task was added" answers 200 '.tasks | length == 1' /api/v1/tasks
-check "the pointer page is text" request / && check "and names the interface" grep -q /api/v1/tasks "$DIR/body"
+check "there is a page" request / && check "and it names the interface" grep -qF 'href="openapi.json"' "$DIR/body"
 
 # --- no judicator -----------------------------------------------------------------------------------------------------
 stop boot
