@@ -226,7 +226,8 @@ static unsigned fill_headers(struct cli *cli, const struct question *q)
 	if (q->last_event)
 		cli->headers[n++] = (struct http_header){"Last-Event-ID", q->last_event};
 	if (q->body.p)
-		cli->headers[n++] = (struct http_header){"Content-Type", "application/json"};
+		cli->headers[n++] = (struct http_header){
+			"Content-Type", q->type ? q->type : "application/json"};
 	if (q->key)
 		cli->headers[n++] = (struct http_header){"Idempotency-Key", q->key};
 	if (cli->tls)

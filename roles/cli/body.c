@@ -3,7 +3,7 @@
  * body - a submission out of files and flags.
  *
  * First the program is settled (struct program): which files, which language, which commands. Then the JSON is written from it, in the
- * full form. What a field means and may be is the gateway's to judge; here only what it cannot know is refused: files that cannot be
+ * full form; what is larger than UPLOAD_MIN is uploaded meanwhile, and referred to. What a field means and may be is the gateway's to judge; here only what it cannot know is refused: files that cannot be
  * read, and arguments that say two things.
  *
  *   one file, a language     compile.source; the language by --language, else by the file's extension
@@ -21,11 +21,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "reactor/base/clock.h"
 #include "reactor/base/list.h"
 #include "reactor/base/mem.h"
+#include "rpc/blob.h"
 
-#define FILE_MAX ((size_t)64 << 20)  /* a field of a task holds no more */
-#define TOTAL_MAX ((size_t)64 << 20) /* nor does a request */
+#define FILE_MAX                                                                                   \
+	((size_t)256 << 20) /* what a gateway takes as a blob, unless it is told otherwise */
+#define TOTAL_MAX ((size_t)256 << 20) /* files of a phase have no more */
+#define UPLOAD_MIN ((size_t)1 << 20)  /* what is larger is uploaded as a blob of its own */
+#define UPLOAD_TIMEOUT_US (600 * US_PER_S)
 #define FILES_MAX 1000
 #define DEPTH_MAX 16
 
@@ -439,20 +444,74 @@ static int write_checker(const struct cli *cli, struct json_writer *w)
 	return 0;
 }
 
+/* --- contents ------------------------------------------------------------------------------------------------------------- */
+
+static void name_bytes(struct str bytes, char name[BLOB_NAME_LEN + 1])
+{
+	struct blob_hash *hash = blob_hash_new();
+
+	blob_hash_add(hash, bytes);
+	blob_hash_end(hash, name);
+	blob_hash_free(hash);
+}
+
+static int upload(struct cli *cli, struct str bytes, const char *name)
+{
+	char *path cleanup(mem_freep) = mem_printf("/api/v1/blobs/%s", name);
+	const struct question question = {
+		.method = "PUT",
+		.path = path,
+		.body = bytes,
+		.type = "application/octet-stream",
+		.timeout_us = UPLOAD_TIMEOUT_US,
+	};
+	struct answer answer;
+	int rc = cli_ask(cli, &question, &answer);
+
+	rc = rc ? cli_explain(cli, &answer, rc) : 0;
+	answer_fini(&answer);
+	return rc;
+}
+
+/* The value of a content: itself, or when it is large a reference to what has just been uploaded. */
+static int write_bytes(struct cli *cli, struct str bytes, struct json_writer *w)
+{
+	char name[BLOB_NAME_LEN + 1];
+	int rc;
+
+	if (bytes.n <= UPLOAD_MIN) {
+		json_bytes(w, bytes);
+		return 0;
+	}
+	name_bytes(bytes, name);
+	rc = upload(cli, bytes, name);
+	if (rc)
+		return rc;
+	json_begin_object(w);
+	json_key(w, "blob");
+	json_text(w, name);
+	json_end_object(w);
+	return 0;
+}
+
 /* --- writing -------------------------------------------------------------------------------------------------------------- */
 
-static void write_files(const struct program *p, struct json_writer *w)
+static int write_files(const struct program *p, struct json_writer *w)
 {
+	int rc = 0;
+
 	json_key(w, "files");
 	json_begin_array(w);
 	list_each (it, &p->files) {
 		const struct source *s = list_entry(it, struct source, link);
 
+		if (rc)
+			break;
 		json_begin_object(w);
 		json_key(w, "name");
 		json_text(w, s->name);
 		json_key(w, "content");
-		json_bytes(w, buf_str(&s->content));
+		rc = write_bytes(p->cli, buf_str(&s->content), w);
 		if (s->executable) {
 			json_key(w, "executable");
 			json_bool(w, true);
@@ -460,6 +519,7 @@ static void write_files(const struct program *p, struct json_writer *w)
 		json_end_object(w);
 	}
 	json_end_array(w);
+	return rc;
 }
 
 static bool is_compiled(const struct program *p)
@@ -469,27 +529,28 @@ static bool is_compiled(const struct program *p)
 
 static int write_compile(const struct program *p, struct json_writer *w)
 {
-	int rc;
+	int rc = 0;
 
 	json_key(w, "compile");
 	json_begin_object(w);
 	if (p->language && p->single) {
 		json_key(w, "source");
-		json_bytes(w, buf_str(&list_entry(p->files.next, struct source, link)->content));
+		rc = write_bytes(p->cli,
+			buf_str(&list_entry(p->files.next, struct source, link)->content), w);
 	} else if (is_compiled(p)) {
-		write_files(p, w);
+		rc = write_files(p, w);
 	}
 	if (p->compile_command) {
 		json_key(w, "command");
 		json_text(w, p->compile_command);
 	}
-	rc = write_limits(p->cli, true, w);
+	if (!rc)
+		rc = write_limits(p->cli, true, w);
 	json_end_object(w);
 	return rc;
 }
 
-static int write_content(
-	const struct cli *cli, struct json_writer *w, const char *key, const char *path)
+static int write_content(struct cli *cli, struct json_writer *w, const char *key, const char *path)
 {
 	struct buf content cleanup(buf_fini) = BUF_INIT;
 	int rc;
@@ -500,13 +561,12 @@ static int write_content(
 	if (rc)
 		return rc;
 	json_key(w, key);
-	json_bytes(w, buf_str(&content));
-	return 0;
+	return write_bytes(cli, buf_str(&content), w);
 }
 
 static int write_execute(const struct program *p, struct json_writer *w)
 {
-	int rc;
+	int rc = 0;
 
 	json_key(w, "execute");
 	json_begin_object(w);
@@ -515,8 +575,9 @@ static int write_execute(const struct program *p, struct json_writer *w)
 		json_text(w, p->command);
 	}
 	if (!is_compiled(p))
-		write_files(p, w);
-	rc = write_content(p->cli, w, "input", cli_value(p->cli, "--input"));
+		rc = write_files(p, w);
+	if (!rc)
+		rc = write_content(p->cli, w, "input", cli_value(p->cli, "--input"));
 	if (!rc)
 		rc = write_content(p->cli, w, "expected", cli_value(p->cli, "--expect"));
 	if (!rc)
@@ -526,7 +587,7 @@ static int write_execute(const struct program *p, struct json_writer *w)
 }
 
 /* IN:OUT, either may be empty; the last colon counts. */
-static int write_case(const struct cli *cli, const char *given, struct json_writer *w)
+static int write_case(struct cli *cli, const char *given, struct json_writer *w)
 {
 	const char *colon = strrchr(given, ':');
 	char *input cleanup(mem_freep) = NULL;
@@ -545,7 +606,7 @@ static int write_case(const struct cli *cli, const char *given, struct json_writ
 	return rc;
 }
 
-static int write_cases(const struct cli *cli, struct json_writer *w)
+static int write_cases(struct cli *cli, struct json_writer *w)
 {
 	const char *given;
 	int rc = 0;

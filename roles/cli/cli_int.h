@@ -124,6 +124,7 @@ struct question {
 	const char *method; /* "GET" ... */
 	const char *path;   /* with query, "/api/v1/..." */
 	struct str body;    /* JSON, or absent */
+	const char *type;   /* of another body; NULL = JSON */
 	const char *key;    /* Idempotency-Key, or NULL */
 	int64_t timeout_us; /* 0 = 20 s */
 	/* A stream of events: its pieces as they come. One that is silent for longer than a gateway is counts as broken, and it is asked

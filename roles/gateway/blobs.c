@@ -163,11 +163,19 @@ static void upload_go_on(struct upload *u)
 	hold(u, u->coming.len >= (size_t)BLOB_PIECE_MAX);
 }
 
+/* What visit_problem() does, for who is refused before there is a visit. */
+static void come_again(struct http_request *http, const struct problem *problem)
+{
+	if (problem->status == 503)
+		http_request_add_header(http, "Retry-After", "1");
+}
+
 static int on_piece(void *arg, struct str piece, struct str *problem)
 {
 	struct upload *u = arg;
 
 	if (u->problem.status) {
+		come_again(u->http, &u->problem);
 		buf_clear(&u->text);
 		problem_write(&u->problem, &u->text);
 		*problem = buf_str(&u->text);
@@ -219,8 +227,10 @@ bool blobs_take_body(struct gateway *g, struct http_request *http, const struct 
 
 	name.p += sizeof(BLOBS_PATH);
 	name.n -= sizeof(BLOBS_PATH);
-	if (name_is_bad(name, problem) || put_is_bad(g, http, problem))
+	if (name_is_bad(name, problem) || put_is_bad(g, http, problem)) {
+		come_again(http, problem);
 		return false;
+	}
 	u = mem_alloc(sizeof(*u));
 	u->g = g;
 	u->http = http;

@@ -12,9 +12,9 @@ tokens=$DIR/tokens
 # user NAME : a token, and a directory for curl that sends it.
 user()
 {
-	printf '%s submit %s\n' "$1" "$(printf 'token of %s' "$1" | sha256sum | cut -d ' ' -f 1)" >>"$tokens"
+	printf '%s submit %s\n' "$1" "$(printf 'token-of-%s' "$1" | sha256sum | cut -d ' ' -f 1)" >>"$tokens"
 	mkdir "$DIR/$1"
-	printf 'header = "Authorization: Bearer token of %s"\n' "$1" >"$DIR/$1/.curlrc"
+	printf 'header = "Authorization: Bearer token-of-%s"\n' "$1" >"$DIR/$1/.curlrc"
 }
 
 sha()
@@ -109,13 +109,22 @@ if ! grep -q __asan_init "$BIN/judicator"; then
 	check "no service had a large part of them in memory ($most KiB at most)" [ "$most" -lt 65536 ]
 fi
 
+seq 300000 >"$DIR/more"
+printf 'import sys\nprint(sum(1 for line in sys.stdin))\n' >"$DIR/lines.py"
+echo 300000 >"$DIR/lines"
+export CONCLAVE_URL=$url CONCLAVE_TOKEN="token-of-alice"
+check "conclave uploads a large input by itself" \
+	"$BIN/conclave" submit "$DIR/lines.py" --input "$DIR/more" --expect "$DIR/lines" --wait
+check "which is a blob of its own" has_bytes "$(sha "$DIR/more")"
+unset CONCLAVE_URL CONCLAVE_TOKEN
+
 # --- wherever content may stand --------------------------------------------------------------------------------------
 seq 300000 >"$DIR/numbers"
 printf 'import helper, sys\nhelper.count(int(sys.stdin.readline()))\n' >"$DIR/main"
 printf 'def count(n):\n    print("\\n".join(str(i + 1) for i in range(n)))\n' >"$DIR/helper"
 echo 300000 >"$DIR/count"
 for file in numbers main helper count; do
-	check "$file is uploaded" put "$DIR/$file" 201
+	check "$file is uploaded" put "$DIR/$file" $([ $file = numbers ] && echo 200 || echo 201)
 done
 judged "source, input and expected output" \
 	"$(task '{language: "bash", $source, input: {blob: $n}, expected: {blob: $e}, limits: {output_bytes: 8388608}}' \

@@ -17,8 +17,10 @@
 #include "reactor/base/clock.h"
 #include "reactor/base/mem.h"
 #include "reactor/loop.h"
+#include "roles/executor/blob_cache.h"
 #include "roles/executor/exec_task.h"
 #include "roles/executor/unpack.h"
+#include "rpc/rpc_server.h"
 #include "test/fake/box_fake.h"
 #include "test/unit/zip_maker.h"
 
@@ -697,6 +699,91 @@ static void a_damaged_archive_is_the_tasks_fault(void **state)
 	assert_string_equal(w->trace, "COMPILE ADD COLLECT HELD ");
 }
 
+/*** Blobs ***/
+
+#define BLOB "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define WITH_BLOB "{\"language\":\"script\",\"source\":\"out=1\",\"input\":{\"blob\":\"" BLOB "\"}}"
+
+static void on_blob_get(void *arg, struct rpc_call *call)
+{
+	unsigned *n_asked = arg;
+
+	++*n_asked;
+	rpc_call_fail(call, 404, "blob_missing", "There is no such blob.");
+}
+
+/* The store has lost it: ours, at once, as no second try could help. */
+static void a_missing_blob_is_our_error(void **state)
+{
+	static rpc_handler_fn *const handlers[RPC_METHOD_N] = {[RPC_blob_get] = on_blob_get};
+	struct world *w = *state;
+	struct loop_net *net = loop_net_new(w->loop, &(struct loop_net_options){0});
+	struct transport *judicator = transport_loop_new(net, "j");
+	struct transport *executor = transport_loop_new(net, "e");
+	struct rpc_server *server;
+	unsigned n_asked = 0;
+
+	assert_int_equal(
+		rpc_server_new(w->loop, NULL, judicator, "j:1", handlers, &n_asked, &server), 0);
+	w->env.blobs = blob_cache_new(w->loop,
+		&(struct blob_cache_options){
+			.transport = executor, .judicators = "j:1", .dir = "/nonexistent"});
+	judge(w, WITH_BLOB);
+	assert_outcome(w, "system_error", "error");
+	assert_text(w, "/message", "the blob " BLOB " is not in the judicators' store any more");
+	assert_string_equal(w->trace, "COLLECT HELD ");
+	assert_int_equal(n_asked, 1);
+	forget(w);
+	blob_cache_free(take_ptr(&w->env.blobs));
+	rpc_server_free(server);
+	executor->ops->free(executor);
+	judicator->ops->free(judicator);
+	loop_net_free(net);
+}
+
+static void a_blob_that_cannot_be_kept_is_our_error(void **state)
+{
+	struct world *w = *state;
+
+	w->env.blobs = blob_cache_new(w->loop, &(struct blob_cache_options){.judicators = "j:1"});
+	judge(w, WITH_BLOB);
+	assert_outcome(w, "system_error", "error");
+	assert_text(w, "/message", "fetching a blob: this executor has no place for blobs");
+	assert_string_equal(w->trace, "RETRY FETCH RETRY FETCH RETRY FETCH COLLECT HELD ");
+	forget(w);
+	blob_cache_free(take_ptr(&w->env.blobs));
+}
+
+/* Nobody answers: it is waited for, until somebody ends it. */
+static void ended_while_fetching(void **state)
+{
+	struct world *w = *state;
+	struct loop_net *net = loop_net_new(w->loop, &(struct loop_net_options){0});
+	struct transport *executor = transport_loop_new(net, "e");
+
+	w->env.blobs = blob_cache_new(w->loop,
+		&(struct blob_cache_options){
+			.transport = executor, .judicators = "j:1", .dir = "/nonexistent"});
+	begin(w, WITH_BLOB);
+	loop_advance_us(w->loop, 3600 * US_PER_S);
+	assert_int_equal(w->n_end, 0);
+	assert_string_equal(w->trace, "");
+	assert_int_equal(exec_task_status(w->task), TASK_COMPILING);
+	exec_task_end(w->task, "cancelled");
+	finish(w);
+	assert_false(exec_task_is_held(w->task));
+	assert_string_equal(w->trace, "KILL GONE ");
+	begin(w, WITH_BLOB);
+	loop_advance_us(w->loop, US_PER_S);
+	exec_task_free(take_ptr(&w->task));
+	loop_advance_us(w->loop, US_PER_S);
+	assert_int_equal(w->n_end, 0);
+	forget(w);
+	blob_cache_free(take_ptr(&w->env.blobs));
+	executor->ops->free(executor);
+	loop_net_free(net);
+}
+
 static void ended_while_unpacking(void **state)
 {
 	struct world *w = *state;
@@ -792,6 +879,9 @@ int main(void)
 		TEST(an_archive_is_unpacked),
 		TEST(a_damaged_archive_is_the_tasks_fault),
 		TEST(ended_while_unpacking),
+		TEST(a_missing_blob_is_our_error),
+		TEST(a_blob_that_cannot_be_kept_is_our_error),
+		TEST(ended_while_fetching),
 		TEST(a_held_result_is_dropped_at_once),
 		TEST(a_kill_meets_the_result),
 		TEST(freed_at_any_moment),
