@@ -26,7 +26,8 @@ static const struct problem_row {
 } problem_rows[] = {
 	{400, "bad_after,bad_host,bad_id,bad_idempotency_key,bad_parameter,both_forms,"
 	      "content_length_invalid,content_length_twice,framing_ambiguous,header_name_invalid,"
-	      "host_missing,json_depth,json_duplicate_key,json_syntax,json_utf8,read_only,"
+	      "host_missing,https_expected,json_depth,json_duplicate_key,json_syntax,json_utf8,"
+	      "read_only,"
 	      "repeated_parameter,unknown_field,unknown_parameter,wrong_type"},
 	{401, "token_unknown"},
 	{403, "role_missing,user_forbidden"},
