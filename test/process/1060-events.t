@@ -87,10 +87,10 @@ follows_again()
 {
 	[ -n "${started[back]:-}" ] && stop back KILL
 	follow back "$id" running.1.0
-	wait_until 5 waiting 1
+	wait_until 10 waiting 2 # conclave watch is one
 }
 wait_until "$ANSWER_S" follows_again # not inside check: that is a subshell
-check "it is followed again" waiting 1
+check "it is followed again" waiting 2
 
 # conclave watch has come again too, and shows the end once.
 curl -sS -X DELETE "$url/api/v1/tasks/$id" >/dev/null
