@@ -319,13 +319,6 @@ void meter_init(struct meter *m, int proc_fd, int out, const struct meter_limits
 	m->sample.has_limit_ooms = true;
 }
 
-void meter_fini(struct meter *m)
-{
-	free(m->seen.of);
-	free(m->before.of);
-	m->seen = m->before = (struct meter_list){0};
-}
-
 /* Nobody is left to look at: all that was ever seen has gone, and what was waited for has come back. */
 void meter_finish(struct meter *m, bool killed)
 {

@@ -44,9 +44,8 @@ struct meter {
 	struct cgroup_sample sample;
 };
 
-/* Before the program starts, with its files laid out. */
+/* Before the program starts, with its files laid out. Its memory goes with the process. */
 void meter_init(struct meter *m, int proc_fd, int out, const struct meter_limits *limits);
-void meter_fini(struct meter *m);
 /* Looks, and publishes. Microseconds until the next look; 0: a limit has been passed, everything must be killed. */
 int64_t meter_look(struct meter *m) must_check;
 /* After the last process has been reaped: the final figures. `killed`: the program ended by a SIGKILL. */
