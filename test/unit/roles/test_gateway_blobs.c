@@ -355,6 +355,24 @@ static void the_client_is_held_back(void **state)
 	assert_memory_equal(f->body, f->large, LARGE);
 }
 
+/* The network doubles requests and lets them overtake each other: a piece that comes twice is one piece. */
+static void doubled_and_late_pieces_are_harmless(void **state)
+{
+	struct fixture *f = *state;
+	struct loop_net_options odd = {
+		.delay_min_us = 0, .delay_max_us = 3000, .duplicate_percent = 50};
+
+	loop_net_set(f->net, &odd);
+	for (unsigned i = 0; i < 5; i++) {
+		f->large[0] = (char)i;
+		name_bytes(large(f), f->name);
+		assert_in_range(put(f, f->name, large(f)), 200, 201);
+		assert_int_equal(get(f, "GET", f->name), 200);
+		assert_int_equal(f->body_len, LARGE);
+		assert_memory_equal(f->body, f->large, LARGE);
+	}
+}
+
 /* --- what is wrong ------------------------------------------------------------------------------------------------------- */
 
 static void wrong_bytes_are_refused(void **state)
@@ -515,6 +533,7 @@ int main(void)
 		TEST(sizes_at_the_edges),
 		TEST(chunks_are_as_good),
 		TEST(the_client_is_held_back),
+		TEST(doubled_and_late_pieces_are_harmless),
 		TEST(wrong_bytes_are_refused),
 		TEST(bad_names_and_types_are_refused),
 		TEST(who_leaves_leaves_nothing),
