@@ -87,7 +87,7 @@ static const struct {
 	{"limits polled",
 		"memory is looked at every few ms, not limited by the kernel: a limit is passed by "
 		"some MB "
-		"before it ends a program",
+		"before it ends a program, and one that means to can evade it",
 		false},
 };
 

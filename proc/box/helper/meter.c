@@ -19,9 +19,10 @@
  * How often. Memory cannot grow faster than FASTEST, CPU time not faster than all CPUs: that gives the time until a limit can be reached,
  * kept between LOOK_MIN and LOOK_MAX; and never more than one part in COST of the time is spent on looking.
  *
- * What nobody sees here: memory no process maps any more (a shared mapping dropped by madvise), kernel memory other than page tables, and forks
- * that were refused (only that all allowed processes were there at once). The first is why the filter refuses memfd_create and System V
- * memory; the machine's OOM killer takes our programs first.
+ * What nobody sees here: shared memory that no process maps any more, kernel memory other than page tables, and forks that were refused (only
+ * that all allowed processes were there at once). The first is why the filter refuses memfd_create and System V memory. A shared mapping of no
+ * file, dropped by madvise or unmapped but for a page, cannot be refused without refusing /dev/zero and no file can be asked for its
+ * size: the machine's OOM killer, which takes our programs first, is what is left.
  */
 #include "proc/box/helper/meter.h"
 
