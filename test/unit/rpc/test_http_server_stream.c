@@ -26,7 +26,9 @@ struct fixture {
 	int refused[8];
 	unsigned n_refused;
 	uint64_t taken_bytes, taken_sum;
-	int refuse_piece; /* status for the next piece */
+	int refuse_piece;           /* status for the next piece */
+	struct http_request *taken; /* whose body is */
+	bool hold_in_piece;
 	bool free_in_piece, end_in_drained, abort_in_drained, free_in_drained;
 	int file, given; /* descriptor given away */
 	int64_t file_offset, file_length;
@@ -108,6 +110,8 @@ static int on_piece(void *arg, struct str piece, struct str *problem)
 	*problem = STR("{\"code\":\"disk_full\"}");
 	if (f->free_in_piece)
 		http_server_free(take_ptr(&f->server));
+	else if (f->hold_in_piece)
+		http_request_hold_body(f->taken, true);
 	return f->refuse_piece;
 }
 
@@ -118,6 +122,7 @@ static int on_headers(void *arg, struct http_request *request, struct str *probl
 
 	if (str_is(path, "/upload") || str_is(path, "/upload/refused")) {
 		http_request_on_gone(request, on_gone, f);
+		f->taken = request;
 		http_request_take_body(request, UPLOAD_MAX, on_piece, f);
 	}
 	*problem = STR("{\"code\":\"no\"}");
@@ -1019,6 +1024,46 @@ static void test_endless_upload(void **state)
 	expect_upload_refused(f, &raw, 408);
 }
 
+/* Nothing is read and no time is counted against the client while it is held; then it goes on as if nothing had been. */
+static void test_held_upload(void **state)
+{
+	struct fixture *f = *state;
+	struct raw raw = raw_open(f);
+	int64_t start_us = clock_boot_us();
+
+	f->hold_in_piece = true;
+	upload_head(&raw, "/upload", 100);
+	raw_text(&raw, "hel");
+	await(f, &f->n_pieces, 1);
+	raw_send(&raw, f->pattern, 97);
+	while (clock_boot_us() < start_us + READ_TIMEOUT_US * 3 / 2)
+		raw_pump(&raw);
+	assert_int_equal(raw.in.len, 0);
+	assert_int_equal(f->n_pieces, 1);
+	f->hold_in_piece = false;
+	http_request_hold_body(f->taken, false);
+	raw_await(&raw, false);
+	expect_status(&raw, 200);
+	assert_int_equal(f->taken_bytes, 100);
+	expect_healthy(f, &raw);
+	raw_close(&raw);
+}
+
+/* Held in its last piece: there is nothing more to hold, and the connection is as good as any. */
+static void test_held_at_the_end(void **state)
+{
+	struct fixture *f = *state;
+	struct raw raw = raw_open(f);
+
+	f->hold_in_piece = true;
+	upload_head(&raw, "/upload", 3);
+	raw_text(&raw, "hel");
+	raw_await(&raw, false);
+	expect_status(&raw, 200);
+	expect_healthy(f, &raw);
+	raw_close(&raw);
+}
+
 static void test_client_leaves_an_upload(void **state)
 {
 	struct fixture *f = *state;
@@ -1131,6 +1176,8 @@ int main(void)
 		TEST(test_upload_announced_too_large),
 		TEST(test_upload_grows_too_large),
 		TEST(test_piece_is_refused),
+		TEST(test_held_upload),
+		TEST(test_held_at_the_end),
 		TEST(test_refused_at_the_header),
 		HASTY(test_upload_stalls),
 		HASTY(test_slow_upload),
