@@ -664,6 +664,80 @@ static void a_failed_report_has_not_happened(void **state)
 	free(big);
 }
 
+/* --- heads of queues, which the writer remembers ------------------------------------------------------------------------ */
+
+static void a_batch_that_runs_again_looks_again_for_its_heads(void **state)
+{
+	struct store_hand *h = *state;
+	struct mixed all = {.waiting = 1};
+	struct mixed_add add = {
+		&all, 0, {.id = number_id(9), .language = STR("c"), .doc.text = STR("{}")}};
+	struct says s = says("e", 1, 1, 0, 1, "raw");
+	struct answer a;
+	unsigned waiting = 1;
+
+	add_many(h, 1, 3, "raw");
+	enroll(h, "e", 0);
+	run_sql(h, "CREATE TRIGGER no BEFORE INSERT ON task WHEN NEW.language = 'c'"
+		   " BEGIN SELECT RAISE(ABORT, 'no'); END");
+	/* The report takes 1 and finds 2 behind it; then the add fails, and all of it has not happened. */
+	call_report(h, &s, REPORT_FRESH, &a, &waiting);
+	h->store->ops->add(h->store, &add.request, on_mixed, &add);
+	wait_zero(h, &waiting);
+	wait_zero(h, &all.waiting);
+	assert_int_equal(all.status[0], STORE_E_FAILED);
+	assert_int_equal(a.status, STORE_OK);
+	assert_int_equal(a.n_assign, 1);
+	assert_id(&a.assign[0].id, 1);
+	assert_int_equal(a.assign[0].attempt, 1);
+	assert_int_equal(pending(h), 2);
+}
+
+static void claims_that_failed_are_the_heads_again(void **state)
+{
+	struct store_hand *h = *state;
+	struct answer a;
+
+	add_task(h, &(struct task_words){.n = 1, .priority = 5});
+	add_task(h, &(struct task_words){.n = 2, .priority = 4, .language = "c"});
+	enroll(h, "e", 0);
+	enroll(h, "f", 0);
+	run_sql(h,
+		"CREATE TRIGGER no BEFORE UPDATE ON task WHEN NEW.executor = 'e' AND NEW.language"
+		" = 'c' BEGIN SELECT RAISE(ABORT, 'no'); END");
+	/* It takes 1, nothing is behind that; then it fails with 2. */
+	assert_int_equal(report(h, says("e", 1, 1, 0, 2, "raw,c")).status, STORE_E_FAILED);
+	a = report(h, says("f", 1, 1, 0, 2, "raw,c"));
+	assert_int_equal(a.n_assign, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_id(&a.assign[i].id, i + 1);
+		assert_int_equal(a.assign[i].attempt, 1);
+	}
+}
+
+static void what_others_write_into_the_queue_is_seen(void **state)
+{
+	struct store_hand *h = *state;
+	struct answer a;
+
+	add_many(h, 1, 4, "raw");
+	enroll(h, "e", 0);
+	assert_id(&report(h, says("e", 1, 1, 0, 1, "raw")).assign[0].id, 1);
+	run_sql(h, "UPDATE task SET priority = 9 WHERE add_us = (SELECT max(add_us) FROM task)");
+	a = report(h, says_running(says("e", 1, 2, 1, 1, "raw"), 1, 1, "running", 0));
+	assert_int_equal(a.n_assign, 1);
+	assert_id(&a.assign[0].id, 4);
+	run_sql(h,
+		"DELETE FROM task WHERE add_us = (SELECT min(add_us) FROM task WHERE place = 1)");
+	a = report(h, says("e", 1, 3, 2, 1, "raw")); /* has neither: 4 is before 1 */
+	assert_int_equal(a.n_assign, 1);
+	assert_id(&a.assign[0].id, 4);
+	run_sql(h, "DELETE FROM task WHERE place = 1");
+	assert_int_equal(
+		report(h, says_running(says("e", 1, 4, 3, 1, "raw"), 4, 2, "running", 0)).n_assign,
+		0);
+}
+
 /* --- opening -------------------------------------------------------------------------------------------------------------- */
 
 static void one_directory_has_one_store(void **state)
@@ -1115,6 +1189,9 @@ int main(void)
 		TEST(the_reserve_changes_while_open),
 		TEST(a_full_disk_fails_only_what_does_not_fit),
 		TEST(a_failed_report_has_not_happened),
+		TEST(a_batch_that_runs_again_looks_again_for_its_heads),
+		TEST(claims_that_failed_are_the_heads_again),
+		TEST(what_others_write_into_the_queue_is_seen),
 		TEST(one_directory_has_one_store),
 		TEST(a_missing_directory_is_said),
 		TEST(a_newer_file_is_left_alone),

@@ -17,7 +17,8 @@
  * the same batch may have ended it.
  *
  * Heads. A report with room asks for the head of every language it offers, and most of those have not changed since the last report asked.
- * The writing handle keeps what it found until it writes a task of that language, or takes anything back.
+ * The writing handle keeps what it found until it writes a task of that language, takes anything back, or sees at begin that another
+ * program has written to the file.
  *
  * Taking back. What SQLite does not know of (hour, last_add_us, seqs, notes) is marked at begin and at each savepoint, and put back.
  * A disk that is full or fails may end the whole transaction, not only the savepoint: undo says so and the caller starts again, an
@@ -105,6 +106,7 @@ enum sql {
 	SQL_KEEP,
 	SQL_UNDO,
 	SQL_SNAPSHOT,
+	SQL_OTHERS,
 	SQL_EXECUTOR_GET,
 	SQL_EXECUTOR_PUT,
 	SQL_EXECUTOR_EACH,
@@ -153,6 +155,7 @@ static const char *const sqls[SQL_N] = {
 	[SQL_KEEP] = "RELEASE operation",
 	[SQL_UNDO] = "ROLLBACK TO operation",
 	[SQL_SNAPSHOT] = "BEGIN",
+	[SQL_OTHERS] = "PRAGMA data_version",
 	[SQL_EXECUTOR_GET] =
 		"SELECT name, epoch, dead, hidden, slots FROM executor WHERE name = ?1",
 	[SQL_EXECUTOR_PUT] =
@@ -269,6 +272,7 @@ struct sqlite_rows {
 	struct map
 		heads; /* language -> struct head, owned; unused by a reader, whose snapshots change */
 	bool writes;
+	int64_t others; /* a number that changes with each commit that is not ours */
 	/* of the transaction */
 	struct seq_undo *undos;
 	struct note *notes;
@@ -992,12 +996,31 @@ static int hour_get(struct sqlite_rows *s)
 	return code == SQLITE_DONE ? 0 : failed(s, "hour");
 }
 
+/* An administrator may have changed the queue with other tools. */
+static int see_others(struct sqlite_rows *s)
+{
+	int err = step_one(s, SQL_OTHERS);
+	int64_t others;
+
+	if (err)
+		return err < 0 ? err : -EIO;
+	others = sqlite3_column_int64(s->stmts[SQL_OTHERS], 0);
+	reset(s, SQL_OTHERS);
+	if (others != s->others)
+		heads_forget(s);
+	s->others = others;
+	return 0;
+}
+
 int sqlite_rows_begin(struct sqlite_rows *s)
 {
+	int err;
+
 	s->now.n_undos = s->now.n_notes = 0;
 	mark_set(s, &s->begun, &s->hour_begun);
 	s->changes_begun = sqlite3_total_changes(s->db);
-	return run(s, SQL_BEGIN);
+	err = run(s, SQL_BEGIN);
+	return err < 0 ? err : see_others(s);
 }
 
 int sqlite_rows_save(struct sqlite_rows *s)
