@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # A gateway that speaks TLS: what is wrong with its files stops the start; curl and conclave come in by https, and only when they can
 # believe it; plain HTTP is told so; SIGHUP takes a renewed certificate, also when only root can read it, and a wrong one changes nothing.
+# All of it holds for each web worker, also for one that is started anew.
 . "${0%/*}/lib.sh"
 . "${0%/*}/judge.sh"
 
 pem=$DIR/pem
+WORKERS="gateway.1 gateway.2 gateway.3"
 mkdir "$pem"
 
 ec=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
@@ -50,11 +52,17 @@ is_answered()
 	return 1
 }
 
-# shown_is NAME : the certificate that is shown now.
+# shown_is NAME WORKER... : the certificate that each of them shows now.
 shown_is()
 {
-	[ "$(openssl s_client -connect "127.0.0.1:$gateway_port" -showcerts </dev/null 2>/dev/null | openssl x509 -noout -fingerprint)" = \
-		"$(openssl x509 -noout -fingerprint -in "$pem/$1.pem")" ]
+	local want worker
+	want=$(openssl x509 -in "$pem/$1.pem" -outform DER | sha256sum)
+	for worker in "${@:2}"; do
+		[ "$(python3 "${0%/*}/crowd.py" shown "$gateway_port" "$(pid_in "$run/$worker.pid")")" = "${want%% *}" ] || {
+			echo "not by $worker"
+			return 1
+		}
+	done
 }
 
 # fails_with CODE COMMAND... : its words are in a file.
@@ -80,7 +88,7 @@ says()
 free_port && judicator_port=$port
 free_port && gateway_port=$port
 url=https://127.0.0.1:$gateway_port
-tls=(--gateway.tls_certificate="$pem/gateway.pem" --gateway.tls_key="$pem/gateway.key")
+tls=(--gateway.tls_certificate="$pem/gateway.pem" --gateway.tls_key="$pem/gateway.key" --gateway.workers=3)
 alone=("$BIN/gateway" --check --dir "$DIR/alone" --gateway.addresses="127.0.0.1:$gateway_port")
 fails_with 2 "${alone[@]}" --gateway.tls_key="$pem/one.key"
 check "a key alone is refused" says 'gateway.tls_certificate: is missing'
@@ -141,20 +149,35 @@ check "--cacert without https is a mistake" fails_with 2 "$BIN/conclave" list --
 check "so is a file that is none" fails_with 2 "$BIN/conclave" list --url "$url" --cacert "$DIR/right.c"
 
 # --- renewals ------------------------------------------------------------------------------------------------------
-check "the first certificate is shown" shown_is one
+check "three workers serve" wait_until "$START_S" all_serving "$run"
+check "each shows the first certificate" shown_is one $WORKERS
 install_pair two # root's alone, where we are root: the workers cannot read it
 kill -HUP "${started[boot]}"
-check "SIGHUP: the new one is shown" wait_until "$START_S" shown_is two
+check "SIGHUP: the new one is shown by each" wait_until "$START_S" shown_is two $WORKERS
 check "and believed" is_answered 200 --cacert "$pem/ca.pem" "$url/healthz"
+
+# restarted WORKER : killed, and another process serves in its place.
+restarted()
+{
+	local old
+	old=$(pid_in "$run/$1.pid")
+	kill -KILL "$old" && wait_until "$START_S" is_new "$run" "$1" "$old"
+}
+check "a worker is killed and is back" restarted gateway.2
+check "with the new one" wait_until "$START_S" shown_is two gateway.2
+check "as its siblings" shown_is two gateway.1 gateway.3
+
 install_pair one two
 kill -HUP "${started[boot]}"
 check "SIGHUP with a wrong one is an error in the log" wait_until "$START_S" logged boot 'the certificate of before stays'
-check "and changes nothing" shown_is two
+check "and changes nothing" shown_is two $WORKERS
 check "whoever comes is served" is_answered 200 --cacert "$pem/ca.pem" "$url/healthz"
-worker=$(pid_in "$run/gateway.1.pid")
-[ "$worker" -gt 1 ] && kill -KILL "$worker"
-check "a worker that is started anew has the last good one" wait_until "$START_S" is_new "$run" gateway.1 "$worker"
-check "and shows it" wait_until "$START_S" is_answered 200 --cacert "$pem/ca.pem" "$url/healthz"
+check "a worker is killed now" restarted gateway.1
+check "and has the last good one" wait_until "$START_S" shown_is two gateway.1
+install_pair one
+kill -HUP "${started[boot]}"
+check "SIGHUP with a good one: shown by each, also by those started anew" wait_until "$START_S" shown_is one $WORKERS
+check "whoever comes is served again" is_answered 200 --cacert "$pem/ca.pem" "$url/healthz"
 check "no key is in a log" not grep -q 'PRIVATE KEY' "$DIR/boot.log"
 judge_stop
 finish

@@ -6,17 +6,22 @@
                                    at the end `answered N`, `failed N`, `slowest_ms N`
     crowd.py accepted PORT PID     the clients' ports of the connections that the process has accepted
     crowd.py queued PORT PID       how many connections wait at its listening socket
+    crowd.py shown PORT PID        the SHA-256 of the certificate that this process shows, of those that share the port
 """
 import asyncio
+import hashlib
 import os
 import re
 import signal
+import socket
+import ssl
 import sys
 import time
 
 PATHS = ("/healthz", "/api/v1/tasks?limit=5", "/api/v1/languages")
 A_CONNECTION = 10  # requests
 ANSWER_S = 60
+TRIES = 200  # connections, until one is accepted by a certain process
 
 
 class Crowd:
@@ -88,6 +93,18 @@ def sockets(port, pid):
                 yield f[3], int(f[2].split(":")[1], 16), int(f[4].split(":")[1], 16)
 
 
+def shown(port, pid):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    for _ in range(TRIES):
+        with socket.create_connection(("127.0.0.1", port), ANSWER_S) as plain, context.wrap_socket(plain) as tls:
+            mine = tls.getsockname()[1]
+            if any(peer == mine and state != "0A" for state, peer, _ in sockets(port, pid)):
+                return hashlib.sha256(tls.getpeercert(binary_form=True)).hexdigest()
+    sys.exit(f"{pid} accepted none of {TRIES} connections")
+
+
 def main():
     what, port, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     if what == "run":
@@ -98,6 +115,8 @@ def main():
                 print(peer)
     elif what == "queued":
         print(sum(n for state, _, n in sockets(port, number) if state == "0A"))
+    elif what == "shown":
+        print(shown(port, number))
     else:
         sys.exit(__doc__)
 
