@@ -819,6 +819,8 @@ static void test_fork_bomb(void **state)
 	OUTCOME(o);
 
 	spec.limits.wall_us = 500 * US_PER_MS;
+	/* A fork that is refused has copied page tables by then; a busy kernel frees them late, and they count. */
+	spec.limits.memory_bytes = 4096 * MIB;
 	run_spec(*state, &spec, &o);
 	assert_limit(&o, BOX_L_WALL);
 	assert_int_equal(count_processes("bomb-marker-4712"), 0);
@@ -1708,8 +1710,8 @@ static int tear_down(void **state)
 	struct fixture *f = *state;
 
 	box_host_close(f->host);
+	wait_no_process(f->dir, f); /* the last test has killed another box of this directory */
 	loop_free(f->loop);
-	assert_int_equal(count_processes(f->dir), 0);
 	nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	free(f->victim);
 	free(f);
