@@ -7,7 +7,7 @@
  * of the test, never a reason to pass over it.
  *
  * box_ns comes in five rows: root's, and an ordinary user's with nothing, with subordinate ids, with a delegated control group, and with
- * both. Those run in a child process that has become nobody. What a row cannot keep, its fields say, and the test asserts what comes instead.
+ * both. Those run in a child process that has become the user. What a row cannot keep, its fields say, and the test asserts what comes instead.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,6 +30,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "proc/box/box.h"
@@ -44,6 +45,7 @@
 #define MIB (INT64_C(1) << 20)
 
 #define NOBODY 65534
+#define ORDINARY 5 /* games: not nobody, whose processes those of box_none count among */
 
 struct row {
 	const char *name;
@@ -53,7 +55,7 @@ struct row {
 	bool user;             /* an ordinary one */
 	bool polled;           /* no control groups */
 	bool one_id;           /* the program has the executor's uid */
-	void (*prepare)(void); /* as root, in the process that will be nobody */
+	void (*prepare)(void); /* as root, in the process that will be the user's */
 };
 
 struct fixture {
@@ -1580,7 +1582,7 @@ static void must(bool fine, const char *what)
 	_exit(1);
 }
 
-/* A control group of nobody's, with us in it, in every hierarchy of the row the machine has. */
+/* A control group of an ordinary user's, with us in it, in every hierarchy of the row the machine has. */
 static void delegate_groups(void)
 {
 	static const char *const files[] = {
@@ -1601,7 +1603,7 @@ static void delegate_groups(void)
 		must(mkdirat(g.parents[t], name, 0755) == 0, name);
 		int dir = openat(g.parents[t], name, O_RDONLY | O_DIRECTORY);
 		for (size_t i = 0; i < ARRAY_SIZE(files); i++)
-			must(fchownat(dir, files[i], NOBODY, NOBODY, 0) == 0 || errno == ENOENT,
+			must(fchownat(dir, files[i], ORDINARY, ORDINARY, 0) == 0 || errno == ENOENT,
 				files[i]);
 		must(cgroup_write(dir, "cgroup.procs", pid) == 0, "joining");
 		close(dir);
@@ -1609,21 +1611,30 @@ static void delegate_groups(void)
 	}
 }
 
+static int remove_group(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return type == FTW_DP && rmdir(path) < 0 ? -1 : 0;
+}
+
+/* With what killed helpers left in it; the kernel may need a moment to see that it is empty. */
 static void remove_groups(pid_t pid)
 {
 	struct cgroup g;
-	char why[CGROUP_WHY_MAX], name[64], daemons[96];
+	char why[CGROUP_WHY_MAX], path[96];
 	const struct cgroup_ops *ops;
+	struct stat st;
 
-	snprintf(name, sizeof(name), "conclave-test-%d", pid);
-	snprintf(daemons, sizeof(daemons), "%s/conclave-daemon", name);
 	for (unsigned row = 0; (ops = cgroup_row(row)); row++) {
 		memset(&g, 0, sizeof(g));
 		if (ops->find(&g, why) < 0)
 			continue;
 		for (unsigned t = 0; t < g.n_trees; t++) {
-			unlinkat(g.parents[t], daemons, AT_REMOVEDIR);
-			unlinkat(g.parents[t], name, AT_REMOVEDIR);
+			time_t end = time(NULL) + 10;
+			snprintf(path, sizeof(path), "/proc/self/fd/%d/conclave-test-%d",
+				g.parents[t], pid);
+			while (stat(path, &st) == 0 && time(NULL) < end)
+				nftw(path, remove_group, 16, FTW_DEPTH | FTW_PHYS);
+			must(stat(path, &st) < 0, path);
 			close(g.parents[t]);
 		}
 	}
@@ -1657,7 +1668,7 @@ static void give_no_ids(void)
 
 static void give_some_ids(void)
 {
-	give_ids("nobody:1879048192:65536\n");
+	give_ids("games:1879048192:65536\n");
 }
 
 static void give_groups_only(void)
@@ -1767,7 +1778,9 @@ static int be_executor(const char *dir, const char *victim_dir)
 	snprintf(f.dir, sizeof(f.dir), "%s", victim_dir);
 	load_victim(&f);
 	f.host = open_host(f.loop, f.row, dir, 2);
-	if (setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0 ||
+	/* As an ordinary user it is one already. */
+	if ((geteuid() == 0 && (setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+				       setresuid(NOBODY, NOBODY, NOBODY) < 0)) ||
 		!reads_twice(&f))
 		return 1;
 	for (int i = 0; i < 2; i++) {
@@ -1832,7 +1845,7 @@ static int be_executor(const char *dir, const char *victim_dir)
 		cmocka_unit_test(test_helper_that_cannot_be_restarted),                            \
 		cmocka_unit_test(test_two_boxes)
 
-/* Becomes nobody in a child and runs the group there; its exit status, 1 for any other end. */
+/* Becomes an ordinary user in a child and runs the group there; its exit status, 1 for any other end. */
 #define AS_USER(which, tests)                                                                      \
 	({                                                                                         \
 		pid_t child_ = start_user(&rows[which]);                                           \
@@ -1852,9 +1865,9 @@ static pid_t start_user(const struct row *row)
 	if (child > 0)
 		return child;
 	row->prepare();
-	must(setgroups(0, NULL) == 0 && setresgid(NOBODY, NOBODY, NOBODY) == 0 &&
-			setresuid(NOBODY, NOBODY, NOBODY) == 0,
-		"becoming nobody");
+	must(setgroups(0, NULL) == 0 && setresgid(ORDINARY, ORDINARY, ORDINARY) == 0 &&
+			setresuid(ORDINARY, ORDINARY, ORDINARY) == 0,
+		"becoming an ordinary user");
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 	return 0;
 }

@@ -12,7 +12,7 @@ free_port && gateway_port=$port
 url=http://127.0.0.1:$gateway_port
 addresses=(--judicator.address="127.0.0.1:$judicator_port" --gateway.addresses="127.0.0.1:$gateway_port" --executor.slots=1)
 home=$DIR/home
-mkdir -m 700 "$DIR/xdg" && chown nobody:nogroup "$DIR/xdg"
+mkdir -m 700 "$DIR/xdg" && chown "$user:$user" "$DIR/xdg"
 
 # says PATTERN COMMAND... : a line of its output matches, whatever its exit code.
 says()
@@ -23,10 +23,10 @@ says()
 	grep -qE -- "$pattern" "$out" || { cat "$out"; return 1; }
 }
 
-# is_private DIRECTORY : nobody's, and nobody else may look in.
+# is_private DIRECTORY : the user's, and nobody else may look in.
 is_private()
 {
-	[ "$(stat -c '%U %a' "$1")" = "nobody 700" ] || { ls -la "$1"; return 1; }
+	[ "$(stat -c '%U %a' "$1")" = "$user 700" ] || { ls -la "$1"; return 1; }
 }
 
 isolation_is()
@@ -34,7 +34,7 @@ isolation_is()
 	api executors | jq -e --arg want "$1" '.executors[] | select(.alive) | .isolation == $want' >/dev/null
 }
 
-# runs_alone ISOLATION [PREFIX...] : a judge started by nobody, behind the prefix, offers bash in that isolation, judges, and stops.
+# runs_alone ISOLATION [PREFIX...] : a judge started by the user, behind the prefix, offers bash in that isolation, judges, and stops.
 runs_alone()
 {
 	local want=$1
@@ -60,11 +60,11 @@ submit_and_isolated()
 start boot "${as[@]}" XDG_RUNTIME_DIR="$DIR/xdg" "$BIN/judicator" --standalone "${addresses[@]}"
 check "it comes up in the user's own directories" wait_until "$START_S" offers bash c cpp python
 check "state is below \$HOME" is_private "$home/.local/state/conclave/judicator"
-check "the secret too, for his eyes only" [ "$(stat -c '%U %a' "$home/.local/state/conclave/secret")" = "nobody 600" ]
+check "the secret too, for his eyes only" [ "$(stat -c '%U %a' "$home/.local/state/conclave/secret")" = "$user 600" ]
 check "the run directory is below XDG_RUNTIME_DIR" is_serving "$DIR/xdg/conclave/judicator" executor
 check "the log says why it is not better" logged boot 'isolation="rootless, one uid, limits polled" why="no subordinate ids: '
 check "doctor names the sandbox" says '^ok +sandbox .*isolation: rootless, one uid, limits polled' "${as[@]}" "$BIN/conclave" doctor
-check "what to type for ids of its own" grep -qE '^ +-> sudo usermod --add-subuids [0-9]+-[0-9]+ --add-subgids [0-9]+-[0-9]+ nobody$' "$out"
+check "what to type for ids of its own" grep -qE "^ +-> sudo usermod --add-subuids [0-9]+-[0-9]+ --add-subgids [0-9]+-[0-9]+ $user\$" "$out"
 check "what it means that memory is looked at" grep -qE '^warn sandbox +limits polled: ' "$out"
 check "and what to type for a control group" grep -qE '^ +-> .*(sudo chown|Delegate=yes)' "$out"
 # The executor dies, its sandbox with it; boot starts the next, which is as good.
@@ -79,7 +79,7 @@ check "no process is left" has_no_process "$DIR/xdg"
 # --- with what doctor says --------------------------------------------------------------------------------------
 # Subordinate ids as usermod would give them; a mount namespace keeps the file to us.
 cat >"$DIR/with-ids" <<END
-echo nobody:1879048192:65536 >"$DIR/ids" && touch /etc/subuid /etc/subgid &&
+echo $user:1879048192:65536 >"$DIR/ids" && touch /etc/subuid /etc/subgid &&
 	mount --bind "$DIR/ids" /etc/subuid && mount --bind "$DIR/ids" /etc/subgid && exec "\$@"
 END
 runs_alone "rootless, limits polled" unshare -m bash "$DIR/with-ids"
