@@ -45,7 +45,8 @@
 #define MIB (INT64_C(1) << 20)
 
 #define NOBODY 65534
-#define ORDINARY 5 /* games: not nobody, whose processes those of box_none count among */
+#define ORDINARY_GROUP 60 /* newgidmap wants it to be the user's own */
+#define ORDINARY 5        /* games: not nobody, whose processes those of box_none count among */
 
 struct row {
 	const char *name;
@@ -1603,7 +1604,8 @@ static void delegate_groups(void)
 		must(mkdirat(g.parents[t], name, 0755) == 0, name);
 		int dir = openat(g.parents[t], name, O_RDONLY | O_DIRECTORY);
 		for (size_t i = 0; i < ARRAY_SIZE(files); i++)
-			must(fchownat(dir, files[i], ORDINARY, ORDINARY, 0) == 0 || errno == ENOENT,
+			must(fchownat(dir, files[i], ORDINARY, ORDINARY_GROUP, 0) == 0 ||
+					errno == ENOENT,
 				files[i]);
 		must(cgroup_write(dir, "cgroup.procs", pid) == 0, "joining");
 		close(dir);
@@ -1865,7 +1867,8 @@ static pid_t start_user(const struct row *row)
 	if (child > 0)
 		return child;
 	row->prepare();
-	must(setgroups(0, NULL) == 0 && setresgid(ORDINARY, ORDINARY, ORDINARY) == 0 &&
+	must(setgroups(0, NULL) == 0 &&
+			setresgid(ORDINARY_GROUP, ORDINARY_GROUP, ORDINARY_GROUP) == 0 &&
 			setresuid(ORDINARY, ORDINARY, ORDINARY) == 0,
 		"becoming an ordinary user");
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);

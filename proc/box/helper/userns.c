@@ -119,6 +119,18 @@ static int write_map(int dir, const char *path, const char *text)
 	return error;
 }
 
+static bool is_mapped(const char *map)
+{
+	char text[8];
+	int fd = open(map, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+
+	if (fd >= 0)
+		close(fd);
+	return n > 0;
+}
+
+/* newuidmap may have done its part when newgidmap refused: what is written stays. */
 static int map_only_us(uid_t uid, gid_t gid)
 {
 	char text[64];
@@ -129,7 +141,9 @@ static int map_only_us(uid_t uid, gid_t gid)
 	if (error == 0)
 		error = write_map(AT_FDCWD, "/proc/self/gid_map", text);
 	snprintf(text, sizeof(text), "0 %u 1", uid);
-	return error == 0 ? write_map(AT_FDCWD, "/proc/self/uid_map", text) : error;
+	if (error == 0 && !is_mapped("/proc/self/uid_map"))
+		error = write_map(AT_FDCWD, "/proc/self/uid_map", text);
+	return error;
 }
 
 int userns_map_one(int proc_fd, pid_t pid, uid_t inner, uid_t outer)
@@ -144,17 +158,6 @@ int userns_map_one(int proc_fd, pid_t pid, uid_t inner, uid_t outer)
 		error = write_map(proc_fd, path, text);
 	}
 	return error;
-}
-
-static bool is_mapped(void)
-{
-	char text[8];
-	int fd = open("/proc/self/gid_map", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
-
-	if (fd >= 0)
-		close(fd);
-	return n > 0;
 }
 
 /* --- the child that hands out numbers ----------------------------------------------------------------- */
@@ -250,7 +253,7 @@ int userns_enter(struct userns *u, char why[USERNS_WHY_MAX])
 		waitpid(child, &status, 0);
 	if (error < 0)
 		return refused(error, why);
-	if (status == 0 && is_mapped()) {
+	if (status == 0 && is_mapped("/proc/self/gid_map")) {
 		u->n_ids = (unsigned)(uids.count < gids.count ? uids.count : gids.count);
 	} else {
 		if (has_ranges)
