@@ -74,7 +74,7 @@ static void die(const char *what, const char *why)
 static struct store *store_open(struct bench *b, const char *path)
 {
 	struct store_options options = {.dir = path, .max_retries = 3};
-	struct store *store;
+	struct store *store = NULL;
 
 	if (mkdir(path, 0700) || store_sqlite.open(b->loop, &options, &store))
 		die(path, "no store can be opened there: it must be new");

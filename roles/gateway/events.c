@@ -162,14 +162,9 @@ void events_on_get(const struct route_match *match, struct http_request *http)
 {
 	struct visit *v = visit_new(match->arg, http);
 	struct str last = http_request_header(http, "Last-Event-ID");
-	struct problem problem = {0};
 
-	if (!v || !tasks_read_id(v, match))
+	if (!v || !tasks_read_plain(v, match))
 		return;
-	if (!query_read(http, NULL, 0, &problem)) {
-		visit_problem(v, &problem);
-		return;
-	}
 	if (v->g->events.count >= v->g->waiting_max / EVENTS_SHARE || waiters_are_full(v->g)) {
 		visit_fail(v, 503, "too_many_waiting",
 			"Too many clients follow tasks here. Try again in a moment, or ask for the "

@@ -228,14 +228,9 @@ static void on_got(void *arg, struct rpc_answer *answer)
 void files_on_get(const struct route_match *match, struct http_request *http)
 {
 	struct visit *v = visit_new(match->arg, http);
-	struct problem problem = {0};
 
-	if (!v || !tasks_read_id(v, match))
+	if (!v || !tasks_read_plain(v, match))
 		return;
-	if (!query_read(http, NULL, 0, &problem)) {
-		visit_problem(v, &problem);
-		return;
-	}
 	if (!percent_decode(match->params[1], &v->plain)) {
 		reply_missing(v);
 		return;

@@ -317,8 +317,8 @@ void tasks_reply(struct visit *v, struct str body);
 /* Nobody can tell how the task is: a POST answers what it knows, others the problem. */
 void tasks_reply_unknown(struct visit *v, const struct problem *problem);
 void tasks_reply_missing(struct visit *v);
-/* The {id} of the path into v->id. False when answered. */
-bool tasks_read_id(struct visit *v, const struct route_match *match);
+/* The {id} of the path into v->id, of a request that takes no parameters. False when answered. */
+bool tasks_read_plain(struct visit *v, const struct route_match *match);
 
 /* --- files.c --------------------------------------------------------------------------------------------------- */
 

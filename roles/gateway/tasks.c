@@ -319,11 +319,23 @@ void tasks_on_post(const struct route_match *match, struct http_request *http)
 
 /* --- GET and DELETE of one --------------------------------------------------------------------------------------------- */
 
-bool tasks_read_id(struct visit *v, const struct route_match *match)
+static bool tasks_read_id(struct visit *v, const struct route_match *match)
 {
 	if (id_parse(match->params[0], &v->id))
 		return true;
 	visit_fail(v, 400, "bad_id", "A task's id is 24 hexadecimal digits, in lower case.");
+	return false;
+}
+
+bool tasks_read_plain(struct visit *v, const struct route_match *match)
+{
+	struct problem problem = {0};
+
+	if (!tasks_read_id(v, match))
+		return false;
+	if (query_read(v->http, NULL, 0, &problem))
+		return true;
+	visit_problem(v, &problem);
 	return false;
 }
 
@@ -395,14 +407,9 @@ static void on_owner_known(void *arg, struct rpc_answer *answer)
 void tasks_on_delete(const struct route_match *match, struct http_request *http)
 {
 	struct visit *v = visit_new(match->arg, http);
-	struct problem problem = {0};
 
-	if (!v || !tasks_read_id(v, match))
+	if (!v || !tasks_read_plain(v, match))
 		return;
-	if (!query_read(http, NULL, 0, &problem)) {
-		visit_problem(v, &problem);
-		return;
-	}
 	if (v->grant.roles & TOKEN_ADMIN)
 		tasks_cancel(v);
 	else
