@@ -17,7 +17,8 @@
  * Pieces are asked for one after the other, so a blob costs a few MiB of memory at most, however large it is, and any judicator may send
  * any piece. Files are not synced: what a power failure takes is found out by the hash.
  *
- * A job of the worker may outlive its entry: it then only cleans up.
+ * A job of the worker may outlive its entry: it then only cleans up. Each writes to a file of its own, since the next fetch of the
+ * same blob may have begun by then.
  */
 #include "roles/executor/blob_cache.h"
 
@@ -54,6 +55,7 @@ struct blob_cache {
 	char *dir;
 	int64_t bytes_max;
 	struct pool *pool; /* NULL until there is work */
+	uint64_t n_jobs;
 	struct map entries;
 	struct list order; /* struct entry, the longest unused first */
 	struct blob_cache_stats stats;
@@ -118,7 +120,8 @@ static struct job *job_new(struct blob_cache *cache, struct entry *entry, const 
 	job->entry = entry;
 	job->fd = -1;
 	job->path = mem_printf("%s/%s", cache->dir, name);
-	job->part = mem_printf("%s/%s" PART, cache->dir, name);
+	job->part = mem_printf(
+		"%s/%s" PART "%llu", cache->dir, name, (unsigned long long)cache->n_jobs++);
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	job->hash = blob_hash_new();
 	return job;

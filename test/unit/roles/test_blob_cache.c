@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -250,11 +251,19 @@ static char *path_of(const struct fixture *f, const char *name, const char *suff
 	return mem_printf("%s/%s%s", f->dir, name, suffix);
 }
 
+/* A suffix may have more behind it. */
 static bool exists(const struct fixture *f, const char *name, const char *suffix)
 {
-	char *path cleanup(mem_freep) = path_of(f, name, suffix);
+	char *begin cleanup(mem_freep) = mem_printf("%s%s", name, suffix);
+	DIR *dir = opendir(f->dir);
+	struct dirent *entry;
+	bool found = false;
 
-	return access(path, F_OK) == 0;
+	while (!found && (entry = readdir(dir)))
+		found = suffix[0] ? strncmp(entry->d_name, begin, strlen(begin)) == 0
+				  : strcmp(entry->d_name, begin) == 0;
+	closedir(dir);
+	return found;
 }
 
 struct file_gone {
@@ -454,6 +463,56 @@ static void when_nobody_wants_it_the_fetch_ends(void **state)
 	}
 }
 
+static void reopen(struct fixture *f)
+{
+	blob_cache_free(take_ptr(&f->cache));
+	open_cache(f);
+}
+
+static void some_turns(struct fixture *f)
+{
+	for (int i = 0; i < 50; i++)
+		loop_turn(f->loop, 1000);
+}
+
+/* What an abandoned fetch still does on the worker is no business of the next one's. */
+static void wanted_again_while_the_worker_is_slow(void **state)
+{
+	struct fixture *f = *state;
+	char slow[BLOB_NAME_LEN + 1], name[BLOB_NAME_LEN + 1];
+	char *path cleanup(mem_freep) = NULL;
+	struct wanted w, again;
+	int fd;
+
+	keep(f, 1, 10, slow);
+	keep(f, 2, 2 * MIB, name);
+	w = get(f, slow);
+	blob_release(&w.blob);
+	reopen(f);
+	/* The worker looks at its hash, and hangs until somebody writes. */
+	path = path_of(f, slow, "");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	want(f, &w, slow);
+	want(f, &again, name);
+	some_turns(f); /* the first piece is in line */
+	blob_wait_cancel(&again.wait);
+	want(f, &again, name);
+	some_turns(f); /* and once more */
+	assert_int_equal(f->n_asked, 3);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	close(fd);
+	turn_until(f, is_over, &again);
+	assert_string_equal(again.why, "");
+	assert_right(f, &again, name);
+	turn_until(f, is_over, &w);
+	assert_right(f, &w, slow);
+	blob_release(&w.blob);
+	blob_release(&again.blob);
+	wait_gone(f, name, ".part");
+}
+
 /* --- the bound --------------------------------------------------------------------------------------------------------- */
 
 static void the_longest_unused_goes_first(void **state)
@@ -519,12 +578,6 @@ static void one_larger_than_all_is_lent_and_goes(void **state)
 }
 
 /* --- what is there already ---------------------------------------------------------------------------------------------- */
-
-static void reopen(struct fixture *f)
-{
-	blob_cache_free(take_ptr(&f->cache));
-	open_cache(f);
-}
 
 static void overwrite(
 	const struct fixture *f, const char *name, const char *suffix, const char *mode)
@@ -638,6 +691,7 @@ int main(void)
 		TEST(a_judicator_that_is_away_is_asked_again),
 		TEST(a_busy_one_too),
 		TEST(when_nobody_wants_it_the_fetch_ends),
+		TEST(wanted_again_while_the_worker_is_slow),
 		TEST(the_longest_unused_goes_first),
 		TEST(what_is_pinned_stays),
 		TEST(one_larger_than_all_is_lent_and_goes),
