@@ -445,12 +445,32 @@ static void fetched(struct entry *e)
 	make_room(cache, 0);
 }
 
+/* Nobody wanted it any more. If it was whole by then it has its name, and is counted like the others. */
+static void on_written_for_nobody(struct job *job)
+{
+	struct blob_cache *cache = job->cache;
+	struct str name = str_from(job->name);
+	struct entry *e;
+
+	if (job->result || !job->is_last) {
+		job_give_up(job);
+		return;
+	}
+	if (!map_get(&cache->entries, name)) {
+		e = entry_new(cache, name, READY);
+		e->blob.size = job->at + (int64_t)job->piece.len;
+		cache->stats.bytes += e->blob.size;
+	}
+	job_free(job);
+	make_room(cache, 0);
+}
+
 static void on_written(struct job *job)
 {
 	struct entry *e = job->entry;
 
-	if (!e) { /* nobody wanted it any more */
-		job_give_up(job);
+	if (!e) {
+		on_written_for_nobody(job);
 		return;
 	}
 	if (job->result) {
@@ -694,16 +714,19 @@ struct blob_cache *blob_cache_new(struct loop *loop, const struct blob_cache_opt
 	return cache;
 }
 
+static void free_entries(struct blob_cache *cache)
+{
+	list_each_safe (it, &cache->order)
+		entry_free(list_entry(it, struct entry, link));
+}
+
 void blob_cache_free(struct blob_cache *cache)
 {
 	if (!cache)
 		return;
-	map_each (it, &cache->entries) {
-		struct entry *e = map_entry_of(it)->value;
-
-		entry_free(e);
-	}
+	free_entries(cache);
 	pool_free(cache->pool);
+	free_entries(cache); /* what its last jobs have brought */
 	map_fini(&cache->entries);
 	peers_fini(&cache->peers);
 	free(cache->dir);

@@ -420,6 +420,27 @@ static void a_busy_one_too(void **state)
 	blob_release(&w.blob);
 }
 
+/* No file is half written, and the sizes of the others come to what the cache says. */
+static bool all_files_are_counted(void *arg)
+{
+	struct fixture *f = arg;
+	DIR *dir = opendir(f->dir);
+	struct dirent *entry;
+	int64_t bytes = 0;
+	bool is_whole = true;
+
+	while ((entry = readdir(dir))) {
+		struct stat st;
+
+		if (entry->d_name[0] == '.' || fstatat(dirfd(dir), entry->d_name, &st, 0) < 0)
+			continue;
+		bytes += st.st_size;
+		is_whole = is_whole && !strstr(entry->d_name, ".part");
+	}
+	closedir(dir);
+	return is_whole && bytes == stats(f).bytes;
+}
+
 static bool is_hanging(void *arg)
 {
 	return ((struct fixture *)arg)->hanging;
@@ -450,7 +471,7 @@ static void when_nobody_wants_it_the_fetch_ends(void **state)
 	w = get(f, name);
 	assert_right(f, &w, name);
 	blob_release(&w.blob);
-	/* and between two pieces, wherever it is */
+	/* and between two pieces, wherever it is; what was whole is kept, and counted */
 	for (int turns = 0; turns < 30; turns++) {
 		char other[BLOB_NAME_LEN + 1];
 
@@ -461,6 +482,7 @@ static void when_nobody_wants_it_the_fetch_ends(void **state)
 		blob_wait_cancel(&w.wait);
 		blob_release(&w.blob);
 	}
+	turn_until(f, all_files_are_counted, f);
 }
 
 static void reopen(struct fixture *f)
@@ -473,6 +495,40 @@ static void some_turns(struct fixture *f)
 {
 	for (int i = 0; i < 50; i++)
 		loop_turn(f->loop, 1000);
+}
+
+static void abandoned_in_its_last_piece(void **state)
+{
+	struct fixture *f = *state;
+	char slow[BLOB_NAME_LEN + 1], name[BLOB_NAME_LEN + 1];
+	char *path cleanup(mem_freep) = NULL;
+	struct wanted w, abandoned;
+	int fd;
+
+	keep(f, 1, 10, slow);
+	keep(f, 2, 1000, name);
+	w = get(f, slow);
+	blob_release(&w.blob);
+	reopen(f);
+	path = path_of(f, slow, "");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	want(f, &w, slow);
+	want(f, &abandoned, name);
+	some_turns(f);
+	assert_int_equal(f->n_asked, 2);
+	blob_wait_cancel(&abandoned.wait);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	close(fd);
+	turn_until(f, is_over, &w);
+	blob_release(&w.blob);
+	turn_until(f, all_files_are_counted, f);
+	assert_int_equal(stats(f).bytes, 1010);
+	w = get(f, name);
+	assert_right(f, &w, name);
+	blob_release(&w.blob);
+	assert_int_equal(f->n_asked, 3); /* the slow one's, again; this one was there */
 }
 
 /* What an abandoned fetch still does on the worker is no business of the next one's. */
@@ -691,6 +747,7 @@ int main(void)
 		TEST(a_judicator_that_is_away_is_asked_again),
 		TEST(a_busy_one_too),
 		TEST(when_nobody_wants_it_the_fetch_ends),
+		TEST(abandoned_in_its_last_piece),
 		TEST(wanted_again_while_the_worker_is_slow),
 		TEST(the_longest_unused_goes_first),
 		TEST(what_is_pinned_stays),
