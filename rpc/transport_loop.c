@@ -20,6 +20,7 @@
  *
  * Lifetimes. `conn` is counted: the call, each request and each message in flight hold it. A call that its node's
  * death ended stays in the net's graveyard until it is cancelled (its owner still has the handle) or the net goes.
+ * Each request has a body of its own, which goes when it is dropped, as over HTTP: who still reads it then is found by a sanitizer.
  * A server outlives its node, deaf, until its owner frees it.
  */
 #include "rpc/transport.h"
@@ -87,6 +88,7 @@ struct transport_request {
 	struct transport_server *server;
 	struct list link, conn_link; /* server->requests, conn->requests */
 	struct conn *conn;
+	struct buf body;
 	void (*gone)(void *arg);
 	void *gone_arg;
 };
@@ -353,6 +355,7 @@ static void request_free(struct transport_request *request)
 	list_del(&request->link);
 	list_del(&request->conn_link);
 	conn_unref(request->conn);
+	buf_fini(&request->body);
 	free(request);
 }
 
@@ -386,6 +389,11 @@ static void loop_transport_on_gone(
 {
 	request->gone = fn;
 	request->gone_arg = arg;
+}
+
+static void loop_transport_drop(struct transport_request *request)
+{
+	buf_fini(&request->body);
 }
 
 /* "host:0" becomes "host:PORT" with a port nobody has. */
@@ -485,7 +493,8 @@ static void arrive_request(struct loop_net *net, struct message *m)
 	conn->refs++;
 	list_add_tail(&server->requests, &request->link);
 	list_add_tail(&conn->requests, &request->conn_link);
-	server->serve(server->arg, request, str_from(conn->method), buf_str(&conn->body));
+	buf_add_str(&request->body, buf_str(&conn->body));
+	server->serve(server->arg, request, str_from(conn->method), buf_str(&request->body));
 }
 
 static void arrive_reply(struct loop_net *net, struct message *m)
@@ -559,6 +568,7 @@ static const struct transport_ops loop_ops = {
 	.server_port = loop_transport_server_port,
 	.reply = loop_transport_reply,
 	.on_gone = loop_transport_on_gone,
+	.drop = loop_transport_drop,
 	.free = loop_transport_free,
 };
 
