@@ -696,6 +696,20 @@ static int check_stdin(const struct cli *cli)
 	return 0;
 }
 
+/* Nobody would tell who waits for its verdict. A list without executors says nothing about them. */
+static void warn_unoffered(const struct program *p)
+{
+	const struct json *executors = json_get(p->language, "executors");
+	struct str name = member(p->language, "name");
+
+	if (executors && !executors->first)
+		cli_fail(p->cli, 0,
+			"no executor offers " STR_FMT
+			" now: the task waits until one does; on its machine, conclave "
+			"doctor says what is missing",
+			STR_ARG(name));
+}
+
 int submit_body(struct cli *cli, const struct json *languages, struct buf *out)
 {
 	struct program p = {
@@ -715,6 +729,7 @@ int submit_body(struct cli *cli, const struct json *languages, struct buf *out)
 	list_init(&p.files);
 	rc = load_program(&p, cli->args.words[0]);
 	if (!rc) {
+		warn_unoffered(&p);
 		w = json_writer_new(out, false);
 		rc = write_task(&p, w);
 		json_writer_free(w);

@@ -25,6 +25,8 @@ void doctor_core_pattern(struct doctor *d);
 void doctor_sandbox(struct doctor *
 		d); /* conclave-box is there, a program runs in it, and what it comes to for this user */
 void doctor_languages(struct doctor *d);
+/* The first /usr/bin/PROGRAM that an argument names, itself or in a line for a shell, and that is not there: free(). Or NULL. */
+char *doctor_missing_program(const char *argument) must_check;
 void doctor_disk(struct doctor *d);
 void doctor_ports(struct doctor *d);
 

@@ -175,6 +175,7 @@ static const struct {
 	{"java", "openjdk-17-jdk-headless"},
 	{"javac", "openjdk-17-jdk-headless"},
 	{"lua5.4", "lua5.4"},
+	{"luac5.4", "lua5.4"},
 	{"mcs", "mono-mcs"},
 	{"mono", "mono-runtime"},
 	{"node", "nodejs"},
@@ -184,22 +185,43 @@ static const struct {
 	{"rustc", "rustc"},
 };
 
-/* The first of the language's own programs that is not there, or NULL. */
-static const char *missing_program(const struct language *l)
+char *doctor_missing_program(const char *argument)
+{
+	static const char place[] = "/usr/bin/",
+			  letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "0123456789._+-";
+
+	for (const char *at = argument; (at = strstr(at, place)) != NULL; at += strlen(place)) {
+		size_t n = strspn(at + strlen(place), letters);
+		char *path = mem_printf("%.*s", (int)(strlen(place) + n), at);
+
+		if (n && access(path, X_OK) != 0)
+			return path;
+		free(path);
+	}
+	return NULL;
+}
+
+/* The first of the language's own programs that is not there (free()), or NULL. */
+static char *missing_program(const struct language *l)
 {
 	char **const commands[] = {l->compile, l->run, l->version};
 
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		if (commands[i] && commands[i][0][0] == '/' && access(commands[i][0], X_OK) != 0)
-			return commands[i][0];
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+		for (char **argument = commands[i]; argument && *argument; argument++) {
+			char *missing = doctor_missing_program(*argument);
+
+			if (missing)
+				return missing;
+		}
+	}
 	return NULL;
 }
 
 static void check_language(struct doctor *d, const struct language *l)
 {
-	const char *missing = missing_program(l),
-		   *base = missing ? strrchr(missing, '/') + 1 : NULL;
-	char *advice cleanup(mem_freep) = NULL;
+	char *missing cleanup(mem_freep) = missing_program(l), *advice cleanup(mem_freep) = NULL;
+	const char *base = missing ? strrchr(missing, '/') + 1 : NULL;
 
 	if (!missing) {
 		doctor_add(d, FINDING_OK, NULL, "%s (%s)", l->name, l->title);

@@ -18,6 +18,7 @@
 #include "proc/pidfile.h"
 #include "reactor/base/mem.h"
 #include "roles/cli/cli_int.h"
+#include "roles/cli/doctor.h"
 #include "roles/cli/events.h"
 
 #define WORDS_MAX 16
@@ -169,7 +170,9 @@ static void values_are_written_in_each_form(void **state unused)
 
 static const char languages[] =
 	"{\"languages\":["
-	"{\"name\":\"c\",\"source\":\"main.c\",\"extensions\":[\"c\"]},"
+	"{\"name\":\"c\",\"source\":\"main.c\",\"extensions\":[\"c\"],\"executors\":[{\"name\":"
+	"\"e\"}]},"
+	"{\"name\":\"rust\",\"source\":\"main.rs\",\"extensions\":[\"rs\"],\"executors\":[]},"
 	"{\"name\":\"cpp\",\"source\":\"main.cpp\",\"extensions\":[\"cpp\",\"cc\"]},"
 	"{\"name\":\"python\",\"source\":\"main.py\",\"extensions\":[\"py\"]}]}";
 
@@ -214,8 +217,9 @@ static void put(const char *name, const char *content, mode_t mode)
 	close(fd);
 }
 
-/* The body of `submit WORDS`, or with code != 0 the complaint. */
-static void body_is(int code, const char *text, const char *const *words)
+/* The body of `submit WORDS` and what it remarks, or with code != 0 the complaint. */
+static void body_and_remark_are(
+	int code, const char *text, const char *remark, const char *const *words)
 {
 	char *argv[WORDS_MAX + 2] = {(char *)(uintptr_t) "conclave", (char *)(uintptr_t) "submit"};
 	struct json_tree *tree cleanup(json_freep) = NULL;
@@ -242,10 +246,15 @@ static void body_is(int code, const char *text, const char *const *words)
 		assert_non_null(strstr(err, text));
 	} else {
 		assert_string_equal(body.data, text);
-		assert_string_equal(err, "");
+		assert_string_equal(err, remark);
 	}
 	cli_args_fini(&cli.args);
 	free(err);
+}
+
+static void body_is(int code, const char *text, const char *const *words)
+{
+	body_and_remark_are(code, text, "", words);
 }
 
 #define PY(more_compile, execute, rest)                                                            \
@@ -281,12 +290,49 @@ static void a_file_is_a_source(void **state unused)
 		W("-", "-l", "c", "--limit", "cpu_ms=1s", "--limit", "memory_bytes=64MiB"));
 }
 
+static void a_language_nobody_offers_is_remarked(void **state unused)
+{
+	put("a.rs", "fn main(){}", 0644);
+	body_and_remark_are(0,
+		"{\"language\":\"rust\",\"compile\":{\"source\":\"fn main(){}\",\"limits\":{}},"
+		"\"execute\":{\"limits\":{}}}",
+		"conclave: no executor offers rust now: the task waits until one does; on its "
+		"machine, conclave doctor says what is missing\n",
+		W("a.rs"));
+}
+
+static void programs_are_found_in_arguments(void **state unused)
+{
+	static const struct {
+		const char *argument, *missing;
+	} rows[] = {
+		{"/usr/bin/env", NULL},
+		{"/usr/bin/", NULL},
+		{"-O2", NULL},
+		{"/tmp/no-such-program", NULL},
+		{"/usr/bin/no-such-program", "/usr/bin/no-such-program"},
+		{"/usr/bin/no-such++ -o a", "/usr/bin/no-such++"},
+		{"[ -e \"$(/usr/bin/no-such.1 env)\" ] && /usr/bin/env", "/usr/bin/no-such.1"},
+		{"/usr/bin/env && /usr/bin/no-such;", "/usr/bin/no-such"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char *missing cleanup(mem_freep) = doctor_missing_program(rows[i].argument);
+
+		if (!rows[i].missing)
+			assert_null(missing);
+		else
+			assert_string_equal(missing, rows[i].missing);
+	}
+}
+
 static void what_cannot_be_sent_is_named(void **state unused)
 {
 	put("a.py", "print(3)\n", 0644);
 	put("a.zig", "x", 0644);
 	body_is(2, "missing.py: No such file", W("missing.py"));
-	body_is(2, "no language has this extension; give --language (c cpp python)", W("a.zig"));
+	body_is(2, "no language has this extension; give --language (c rust cpp python)",
+		W("a.zig"));
 	body_is(2, "standard input has no extension", W("-"));
 	body_is(2, "no such language", W("a.py", "-l", "cobol"));
 	body_is(2, "nothing: No such file", W("a.py", "-i", "nothing"));
@@ -557,6 +603,9 @@ int main(void)
 		cmocka_unit_test(every_row_is_in_every_text),
 		cmocka_unit_test(values_are_written_in_each_form),
 		cmocka_unit_test_setup_teardown(a_file_is_a_source, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_language_nobody_offers_is_remarked, set_up, tear_down),
+		cmocka_unit_test(programs_are_found_in_arguments),
 		cmocka_unit_test_setup_teardown(what_cannot_be_sent_is_named, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_directory_is_its_files, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_command_needs_no_language, set_up, tear_down),
