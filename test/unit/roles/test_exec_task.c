@@ -727,7 +727,7 @@ static void a_missing_blob_is_our_error(void **state)
 		rpc_server_new(w->loop, NULL, judicator, "j:1", handlers, &n_asked, &server), 0);
 	w->env.blobs = blob_cache_new(w->loop,
 		&(struct blob_cache_options){
-			.transport = executor, .judicators = "j:1", .dir = "/nonexistent"});
+			.transport = executor, .judicators = "j:1", .dir = "/proc/nonexistent"});
 	judge(w, WITH_BLOB);
 	assert_outcome(w, "system_error", "error");
 	assert_text(w, "/message", "the blob " BLOB " is not in the judicators' store any more");
@@ -763,7 +763,7 @@ static void ended_while_fetching(void **state)
 
 	w->env.blobs = blob_cache_new(w->loop,
 		&(struct blob_cache_options){
-			.transport = executor, .judicators = "j:1", .dir = "/nonexistent"});
+			.transport = executor, .judicators = "j:1", .dir = "/proc/nonexistent"});
 	begin(w, WITH_BLOB);
 	loop_advance_us(w->loop, 3600 * US_PER_S);
 	assert_int_equal(w->n_end, 0);
