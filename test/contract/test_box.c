@@ -45,6 +45,8 @@
 #define MIB (INT64_C(1) << 20)
 
 #define NOBODY 65534
+#define HERE "test_box-here" /* the name under which we test: elsewhere() */
+#define PATH_SIZE 512
 #define ORDINARY_GROUP 60 /* newgidmap wants it to be the user's own */
 #define ORDINARY 5        /* games: not nobody, whose processes those of box_none count among */
 
@@ -1327,7 +1329,17 @@ static int count_leaves(const char *group)
 }
 
 /* The test program itself, started as an executor: runs the victim until it is killed. */
-static int be_executor(const char *dir, const char *victim_dir);
+static int be_executor(const char *dir);
+
+/* A file that lies beside this program: see elsewhere(). */
+static void beside_us(char *out, size_t size, const char *name)
+{
+	ssize_t n = readlink("/proc/self/exe", out, size - 1);
+
+	assert_true(n > 0);
+	out[n] = '\0';
+	snprintf(strrchr(out, '/') + 1, size - (size_t)(strrchr(out, '/') + 1 - out), "%s", name);
+}
 
 static pid_t start_executor(struct fixture *f, const char *dir)
 {
@@ -1446,10 +1458,14 @@ static void test_helper_death(void **state)
 static void write_once_only_helper(const char *path)
 {
 	FILE *f = fopen(path, "we");
+	char helper[PATH_SIZE];
 
+	beside_us(helper, sizeof(helper), "conclave-box");
 	assert_non_null(f);
-	assert_true(fprintf(f, "#!/bin/sh\n[ -e \"$0.used\" ] && exit 1\n: >\"$0.used\"\n"
-			       "exec " CONCLAVE_BIN_DIR "/conclave-box \"$@\"\n") > 0);
+	assert_true(fprintf(f,
+			    "#!/bin/sh\n[ -e \"$0.used\" ] && exit 1\n: >\"$0.used\"\n"
+			    "exec %s \"$@\"\n",
+			    helper) > 0);
 	assert_int_equal(fchmod(fileno(f), 0755), 0);
 	fclose(f);
 }
@@ -1515,24 +1531,13 @@ static void test_two_boxes(void **state)
 
 /* --- set-up ------------------------------------------------------------------------------------------- */
 
-static void compile_victim(const char *dir)
-{
-	char command[512];
-
-	snprintf(command, sizeof(command),
-		"gcc -w -O1 -static -pthread -D_GNU_SOURCE -o %s/victim "
-		"%s/test/contract/box_victim.c",
-		dir, CONCLAVE_SOURCE_DIR);
-	assert_int_equal(system(command), 0);
-}
-
 static void load_victim(struct fixture *f)
 {
-	char path[128];
+	char path[PATH_SIZE];
 	struct stat st;
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/victim", f->dir);
+	beside_us(path, sizeof(path), "victim");
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_int_equal(fstat(fd, &st), 0);
 	f->victim_size = (size_t)st.st_size;
@@ -1545,14 +1550,13 @@ static struct box_host *open_host(
 	struct loop *loop, const struct row *row, const char *dir, unsigned slots)
 {
 	struct log *log = loop_log(loop);
-	struct box_options options = {.log = log,
-		.slots = slots,
-		.helper = CONCLAVE_BIN_DIR "/conclave-box",
-		.helper_fd = -1,
-		.run_dir = dir};
+	char helper[PATH_SIZE];
+	struct box_options options = {
+		.log = log, .slots = slots, .helper = helper, .helper_fd = -1, .run_dir = dir};
 	struct box_host *host;
 	char *why = NULL;
 
+	beside_us(helper, sizeof(helper), "conclave-box");
 	if (box_host_open(loop, row->ops, &options, &host, &why) < 0)
 		fail_msg("cannot open box_%s: %s", row->ops->name, why);
 	return host;
@@ -1566,7 +1570,6 @@ static int set_up(void **state, const struct row *row)
 	f->loop = loop_new(NULL);
 	snprintf(f->dir, sizeof(f->dir), "/tmp/test-box-XXXXXX");
 	assert_non_null(mkdtemp(f->dir));
-	compile_victim(f->dir);
 	load_victim(f);
 	f->host = open_host(f->loop, row, f->dir, 2);
 	*state = f;
@@ -1722,6 +1725,8 @@ static int tear_down(void **state)
 {
 	struct fixture *f = *state;
 
+	if (!f) /* the set-up failed */
+		return 0;
 	box_host_close(f->host);
 	wait_no_process(f->dir, f); /* the last test has killed another box of this directory */
 	loop_free(f->loop);
@@ -1766,7 +1771,7 @@ static bool reads_twice(struct fixture *f)
 	return fine;
 }
 
-static int be_executor(const char *dir, const char *victim_dir)
+static int be_executor(const char *dir)
 {
 	static const struct box_events executor_events = {.on_started = on_executor_started,
 		.on_output = on_executor_output,
@@ -1777,7 +1782,6 @@ static int be_executor(const char *dir, const char *victim_dir)
 	unsigned n = 0;
 
 	mkdir(dir, 0700);
-	snprintf(f.dir, sizeof(f.dir), "%s", victim_dir);
 	load_victim(&f);
 	f.host = open_host(f.loop, f.row, dir, 2);
 	/* As an ordinary user it is one already. */
@@ -1886,6 +1890,38 @@ static int end_user(pid_t child)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
+/* The tree may be where no ordinary user can come: copies of this program and of conclave-box, and what they run, are put elsewhere, and
+ * the copy is what tests. Its status. */
+static int elsewhere(char **argv)
+{
+	char dir[] = "/tmp/test-box-all-XXXXXX", self[PATH_SIZE] = "", command[4 * PATH_SIZE];
+	pid_t child;
+	int status;
+
+	must(mkdtemp(dir) && chmod(dir, 0755) == 0, dir);
+	must(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0, "/proc/self/exe");
+	snprintf(command, sizeof(command),
+		"cp '%s' %s/test_box && cp '" CONCLAVE_BIN_DIR "/conclave-box' %s && "
+		"gcc -w -O1 -static -pthread -D_GNU_SOURCE -o %s/victim "
+		"'" CONCLAVE_SOURCE_DIR "/test/contract/box_victim.c'",
+		self, dir, dir, dir);
+	must(system(command) == 0, command);
+	snprintf(self, sizeof(self), "%s/test_box", dir);
+	child = fork();
+	must(child >= 0, "fork");
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		argv[0] = (char *)(uintptr_t)HERE;
+		execv(self, argv);
+		must(false, self);
+	}
+	must(waitpid(child, &status, 0) == child, "waitpid");
+	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	if (WIFSIGNALED(status))
+		print_message("killed by signal %d\n", WTERMSIG(status));
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest none[] = {COMMON};
@@ -1893,10 +1929,12 @@ int main(int argc, char **argv)
 	const struct CMUnitTest walls[] = {WALLS};
 	int failed = 0;
 
+	if (argc == 4 && strcmp(argv[1], "--executor") == 0)
+		return be_executor(argv[2]);
+	if (strcmp(argv[0], HERE) != 0)
+		return elsewhere(argv);
 	if (argc == 2) /* a pattern of test names */
 		cmocka_set_test_filter(argv[1]);
-	if (argc == 4 && strcmp(argv[1], "--executor") == 0)
-		return be_executor(argv[2], argv[3]);
 	failed += cmocka_run_group_tests_name("box_ns", ns, set_up_ROW_NS, tear_down);
 	failed += cmocka_run_group_tests_name("box_none", none, set_up_ROW_NONE, tear_down);
 	failed += AS_USER(ROW_USER, ns);
