@@ -160,6 +160,30 @@ static bool has_argument(pid_t pid, const char *arg)
 	return false;
 }
 
+/* On its way out it has no executable any more, but its descriptors still. */
+static bool is_ending(pid_t pid)
+{
+	enum { PF_EXITING = 4 };
+	char path[64], text[1024];
+	const char *behind_name;
+	unsigned flags = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (read_some(path, text, sizeof(text)) <= 0)
+		return false;
+	behind_name = strrchr(text, ')');
+	return behind_name && sscanf(behind_name, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+	       (flags & PF_EXITING);
+}
+
+/* Before the loop runs: the one place that may wait in place, with its deadline. */
+static bool is_gone_in_time(int pidfd)
+{
+	struct pollfd gone = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&gone, 1, KILL_WAIT_MS) == 1;
+}
+
 bool pidfile_kill_leftover(const char *path, const char *exe, const char *arg)
 {
 	pid_t pid = pidfile_read(path);
@@ -172,12 +196,10 @@ bool pidfile_kill_leftover(const char *path, const char *exe, const char *arg)
 	if (pidfd < 0)
 		return false;
 	if (exe_matches(pid, exe) && has_argument(pid, arg) &&
-		syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0) {
-		struct pollfd gone = {.fd = pidfd, .events = POLLIN};
-
-		/* Before the loop runs: the one place that may wait in place, with its deadline. */
-		killed = poll(&gone, 1, KILL_WAIT_MS) == 1;
-	}
+		syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == 0)
+		killed = is_gone_in_time(pidfd);
+	else if (is_ending(pid))
+		(void)is_gone_in_time(pidfd);
 	close(pidfd);
 	return killed;
 }

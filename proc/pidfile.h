@@ -26,5 +26,6 @@ int pidfile_clear(const char *path) must_check;
 pid_t pidfile_read(const char *path);
 /* Kills (SIGKILL, and waits until it is gone, at most 2 s) the process named in the file, if its executable is
  * `exe` (real path, also when replaced on disk since) and `arg` is one of its arguments (so a recycled pid
- * never hits another instance): what a crashed boot left. True when something was killed. */
+ * never hits another instance): what a crashed boot left. One that is on its way out already, whosever, is waited for
+ * likewise: it may have an address until it is gone. True when something was killed. */
 bool pidfile_kill_leftover(const char *path, const char *exe, const char *arg);

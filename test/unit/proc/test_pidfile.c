@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,6 +244,64 @@ static void leftover_is_killed(void **state)
 	assert_false(pidfile_kill_leftover(p->path, exe, "/run/x/main.conf"));
 }
 
+static void *end_a_moment_later(void *arg)
+{
+	char byte;
+
+	if (read(*(int *)arg, &byte, 1) == 1)
+		poll(NULL, 0, 200);
+	return NULL;
+}
+
+/* A process whose first thread has ended: like every one on its way out it has no executable, and is not gone. */
+static pid_t start_ending(int go[2])
+{
+	pthread_t thread;
+	pid_t pid;
+
+	assert_int_equal(pipe2(go, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		if (pthread_create(&thread, NULL, end_a_moment_later, &go[0]) != 0)
+			_exit(1);
+		syscall(SYS_exit, 0);
+	}
+	assert_true(pid > 0);
+	return pid;
+}
+
+static bool is_zombie(pid_t pid)
+{
+	char path[64], text[512] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
+	close(fd);
+	return strstr(text, ") Z ");
+}
+
+static void ending_leftover_is_waited_for(void **state)
+{
+	struct place *p = *state;
+	int go[2], waited_ms = 0;
+	pid_t pid = start_ending(go);
+	siginfo_t info = {0};
+	char text[32];
+
+	while (!is_zombie(pid) && waited_ms++ < DEADLINE_MS)
+		poll(NULL, 0, 1);
+	snprintf(text, sizeof(text), "%d\n", (int)pid);
+	put(p->path, text);
+	assert_int_equal(write(go[1], "g", 1), 1);
+	assert_false(pidfile_kill_leftover(p->path, "/usr/bin/judicator", "/run/x/main.conf"));
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG), 0);
+	assert_int_equal(info.si_pid, pid);
+	close(go[0]);
+	close(go[1]);
+}
+
 static void strangers_are_left_alone(void **state)
 {
 	struct place *p = *state;
@@ -284,6 +343,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(number_comes_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(garbage_is_no_pid, setup, teardown),
 		cmocka_unit_test_setup_teardown(leftover_is_killed, setup, teardown),
+		cmocka_unit_test_setup_teardown(ending_leftover_is_waited_for, setup, teardown),
 		cmocka_unit_test_setup_teardown(strangers_are_left_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(own_process_is_never_killed, setup, teardown),
 	};
