@@ -19,7 +19,7 @@ RANDOM=$seed # from here on only for the moments
 # The tasks are known from outside by their argument.
 nap=0.2000$$
 task '{expect: "accepted", task: {language: null, execute: {command: ["sleep", $nap]}}}' nap "$nap" >"$DIR/mix"
-start load "$BIN/bench-load" "$url" --clients "$COUNT" --count "$COUNT" --mix "$DIR/mix" --ids "$DIR/ids" --deadline 300
+load_start "$url" --clients "$COUNT" --count "$COUNT" --mix "$DIR/mix" --ids "$DIR/ids" --deadline 300
 
 # count_open : sets $open to the number of tasks that wait.
 open=0
@@ -90,8 +90,8 @@ done
 check "each time at least $OPEN_MIN were open (fewest: $fewest)" [ "$fewest" -ge "$OPEN_MIN" ]
 
 # --- what came of them ------------------------------------------------------------------------------------
-check "the clients are answered" wait_until 300 has_ended "${started[load]}"
-reap load
+check "the clients are answered" load_ended 300
+load_reap
 grep -E '^(clients|accepted|attempts|lost)' "$DIR/load.log" | diag
 check "bench-load says: none lost, none double, none unexpected" [ "$status" = 0 ]
 sort -u "$DIR/ids" >"$DIR/ids.sorted"

@@ -106,7 +106,7 @@ check "and a control group" [ -n "$(groups_of "$(head -n 1 "$DIR/ranges")")" ]
 
 nap=0.3000$$ # the tasks are known from outside by their argument
 task '{expect: "accepted", task: {language: null, execute: {command: ["sleep", $nap]}}}' nap "$nap" >"$DIR/mix"
-start load "$BIN/bench-load" "$url" --clients "$CLIENTS" --count "$COUNT" --mix "$DIR/mix" --ids "$DIR/ids" --deadline 500
+load_start "$url" --clients "$CLIENTS" --count "$COUNT" --mix "$DIR/mix" --ids "$DIR/ids" --deadline 500
 open_tasks()
 {
 	api "tasks?status=pending&limit=1000" | jq -e --argjson n "$1" '.tasks | length >= $n'
@@ -139,8 +139,8 @@ check "each at once" not logged boot event=service-backoff
 # --- what is left of it -------------------------------------------------------------------------------------------------
 check "boot is the same" is "$(pid_in "$run/boot.lock")" "$boot"
 check "boot has as many descriptors as before" wait_until 20 eval 'is "$(descriptors_of "$boot")" "$descriptors"'
-check "the clients are answered" wait_until 300 has_ended "${started[load]}"
-reap load
+check "the clients are answered" load_ended 300
+load_reap
 grep -E '^(clients|accepted|attempts|lost)' "$DIR/load.log" | diag
 check "bench-load says: none lost, none double, none unexpected" is "$status" 0
 api "tasks?limit=1000" >"$answer"

@@ -16,9 +16,9 @@ check "the mix has all languages there are" \
 check "each of its submissions has an expected verdict" jq -se 'all(.expect != null)' "$DIR/mix"
 # shellcheck disable=SC2086
 check "the judge offers them all" wait_until "$START_S" offers $languages
-start load "$BIN/bench-load" "$url" --clients "$CLIENTS" --count "$COUNT" --mix "$mix" --ids "$DIR/ids" --deadline 300
-check "the clients are answered" wait_until 400 has_ended "${started[load]}"
-reap load
+load_start "$url" --clients "$CLIENTS" --count "$COUNT" --mix "$mix" --ids "$DIR/ids" --deadline 300
+check "the clients are answered" load_ended 400
+load_reap
 grep -E '^(clients|accepted|attempts|lost)' "$DIR/load.log" | diag
 check "bench-load says: none lost, none double, none unexpected" [ "$status" = 0 ]
 check "and counted: no system_error" grep -qx 'lost 0  double 0  unexpected 0  system_error 0' "$DIR/load.log"

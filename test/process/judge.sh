@@ -169,3 +169,22 @@ judge_stop()
 	check "the sandbox has failed nowhere" not logged boot event=system_failure
 	check "nothing was reported by a sanitizer" not grep -qE 'ERROR: (Address|Leak)Sanitizer|runtime error:' "$DIR/boot.log"
 }
+
+# load_start ARGUMENTS... : bench-load in the background; load_ended SECONDS : waits for its end; load_reap : its exit status is in $status. It
+# goes by a file, for it may have ended long ago: bash forgets the status of a child when its number becomes another's.
+load_start()
+{
+	start load bash -c '"$@"; echo $? >"$0"' "$DIR/load.status" "$BIN/bench-load" "$@"
+}
+
+load_ended()
+{
+	wait_until "$1" [ -s "$DIR/load.status" ]
+}
+
+load_reap()
+{
+	status=$(cat "$DIR/load.status" 2>/dev/null) || return 1
+	wait "${started[load]}" 2>/dev/null
+	unset "started[load]"
+}
