@@ -1792,8 +1792,10 @@ static int be_executor(const char *dir)
 		return 1;
 	for (int i = 0; i < 2; i++) {
 		struct box_spec spec = spec_of(&f, argv);
-		/* It is killed long before: its runs must not end first, however busy the machine is. */
+		/* It is killed long before: its runs must not end first, however busy the machine is (see test_fork_bomb() for
+		 * their memory). */
 		spec.limits.cpu_us = spec.limits.wall_us = 60 * US_PER_S;
+		spec.limits.memory_bytes = 4096 * MIB;
 		if (box_run(f.host, &spec, &executor_events, &n, &handle) < 0)
 			return 1;
 	}
