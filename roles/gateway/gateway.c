@@ -166,21 +166,6 @@ const struct gateway_route *gateway_route_at(unsigned i)
 	return i < ARRAY_SIZE(gateway_routes) ? &gateway_routes[i] : NULL;
 }
 
-const char *gateway_method_name(enum http_method method)
-{
-	static const char *const names[] = {
-		[HTTP_GET] = "GET",
-		[HTTP_HEAD] = "HEAD",
-		[HTTP_POST] = "POST",
-		[HTTP_PUT] = "PUT",
-		[HTTP_DELETE] = "DELETE",
-		[HTTP_OPTIONS] = "OPTIONS",
-		[HTTP_OTHER] = "?",
-	};
-
-	return names[method];
-}
-
 /* --- what is checked of every request ------------------------------------------------------------------------------ */
 
 static bool str_is_nocase(struct str s, const char *text)

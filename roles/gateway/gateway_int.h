@@ -216,7 +216,6 @@ struct gateway_route {
 };
 
 const struct gateway_route *gateway_route_at(unsigned i); /* NULL behind the last */
-const char *gateway_method_name(enum http_method method);
 
 /* --- access.c ------------------------------------------------------------------------------------------------- */
 

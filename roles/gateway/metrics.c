@@ -154,7 +154,7 @@ static void write_labels_of(struct page *p, const char *suffix, unsigned route)
 	const struct gateway_route *row = gateway_route_at(route);
 
 	buf_addf(p->out, "%s%s{method=\"%s\",route=\"%s\"", p->name, suffix,
-		row ? gateway_method_name(row->method) : "", row ? row->path : "other");
+		row ? http_method_name(row->method) : "", row ? row->path : "other");
 }
 
 static void write_requests(struct page *p)

@@ -553,7 +553,7 @@ static void write_operation(struct json_writer *w, const struct gateway_route *r
 	char method[16];
 	size_t n = 0;
 
-	for (const char *p = gateway_method_name(row->method); *p && n + 1 < sizeof(method); p++)
+	for (const char *p = http_method_name(row->method); *p && n + 1 < sizeof(method); p++)
 		method[n++] = (char)tolower((unsigned char)*p);
 	method[n] = '\0';
 	begin(w, method);

@@ -11,15 +11,20 @@
 #include "reactor/base/buf.h"
 #include "rpc/codec.h"
 
-static const char *const method_names[] = {
-	[HTTP_GET] = "GET",
-	[HTTP_HEAD] = "HEAD",
-	[HTTP_POST] = "POST",
-	[HTTP_PUT] = "PUT",
-	[HTTP_DELETE] = "DELETE",
-	[HTTP_OPTIONS] = "OPTIONS",
-	[HTTP_OTHER] = "?",
-};
+const char *http_method_name(enum http_method method)
+{
+	static const char *const names[] = {
+		[HTTP_GET] = "GET",
+		[HTTP_HEAD] = "HEAD",
+		[HTTP_POST] = "POST",
+		[HTTP_PUT] = "PUT",
+		[HTTP_DELETE] = "DELETE",
+		[HTTP_OPTIONS] = "OPTIONS",
+		[HTTP_OTHER] = "?",
+	};
+
+	return names[method];
+}
 
 static bool segment_is_param(struct str segment)
 {
@@ -65,7 +70,7 @@ static void answer_wrong_method(struct http_request *request, unsigned allowed)
 		allowed |= 1u << HTTP_HEAD;
 	for (unsigned method = HTTP_GET; method < HTTP_OTHER; method++) {
 		if (allowed & 1u << method)
-			buf_addf(&text, "%s%s", text.len ? ", " : "", method_names[method]);
+			buf_addf(&text, "%s%s", text.len ? ", " : "", http_method_name(method));
 	}
 	http_request_add_header(request, "Allow", text.data);
 	problem_set(&problem, 405, "method_not_allowed", "", "allowed here: %s", text.data);

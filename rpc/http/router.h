@@ -27,6 +27,7 @@ struct route {
 /* Finds the row and calls it: 0. Or answers 404 "not_found" / 405 "method_not_allowed" as a problem document: that status. */
 int router_dispatch(
 	const struct route *routes, unsigned n, void *arg, struct http_request *request);
+const char *http_method_name(enum http_method method); /* "GET"; "?" for HTTP_OTHER */
 /* Answers with a problem document (rpc/codec.h). */
 struct problem;
 void http_request_problem(struct http_request *request, const struct problem *problem);
