@@ -182,6 +182,8 @@ void visit_stream(struct visit *v, int status, const char *type);
 void visit_answered(struct visit *v, int status, size_t bytes);
 /* Without an answer: the client is gone. */
 void visit_free(struct visit *v);
+/* That it has no parameters; false when answered. */
+bool visit_is_plain(struct visit *v);
 
 #define TYPE_JSON "application/json"
 

@@ -249,14 +249,9 @@ static void list_start(
 	const struct route_match *match, struct http_request *http, enum list_kind list)
 {
 	struct visit *v = visit_new(match->arg, http);
-	struct problem problem = {0};
 
-	if (!v)
+	if (!v || !visit_is_plain(v))
 		return;
-	if (!query_read(http, NULL, 0, &problem)) {
-		visit_problem(v, &problem);
-		return;
-	}
 	v->list = list;
 	if (list == LIST_EXECUTORS)
 		v->request.executors.dead = true; /* shown as not alive, until they are hidden */

@@ -400,14 +400,9 @@ static void on_ping(void *arg, struct rpc_answer *answer)
 void metrics_on_get(const struct route_match *match, struct http_request *http)
 {
 	struct visit *v = visit_new(match->arg, http);
-	struct problem problem = {0};
 
-	if (!v)
+	if (!v || !visit_is_plain(v))
 		return;
-	if (!query_read(http, NULL, 0, &problem)) {
-		visit_problem(v, &problem);
-		return;
-	}
 	v->request.ping = (struct msg_ping_request){.from = STR_NULL};
 	ask_start(&v->ask, v->g, RPC_ping, &v->request.ping, SCRAPE_BUDGET_US, on_ping, v);
 }

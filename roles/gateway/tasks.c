@@ -329,14 +329,7 @@ static bool tasks_read_id(struct visit *v, const struct route_match *match)
 
 bool tasks_read_plain(struct visit *v, const struct route_match *match)
 {
-	struct problem problem = {0};
-
-	if (!tasks_read_id(v, match))
-		return false;
-	if (query_read(v->http, NULL, 0, &problem))
-		return true;
-	visit_problem(v, &problem);
-	return false;
+	return tasks_read_id(v, match) && visit_is_plain(v);
 }
 
 /* False when the judicators have to be asked. */

@@ -210,3 +210,13 @@ bool query_wait(const char *text, int64_t *wait_us, struct problem *problem)
 	*wait_us = ms * US_PER_MS;
 	return true;
 }
+
+bool visit_is_plain(struct visit *v)
+{
+	struct problem problem = {0};
+
+	if (query_read(v->http, NULL, 0, &problem))
+		return true;
+	visit_problem(v, &problem);
+	return false;
+}
